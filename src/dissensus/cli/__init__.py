@@ -21,33 +21,26 @@ __all__ = ["application", "main"]
 
 INTERRUPTED, TERMINATED = 130, 143
 
-#: Every command and its module, in the order in which help lists them.
-COMMANDS = {
-    "describe": "describe",
-    "fit": "fit",
-    "rank": "fit",
-    "report": "report",
-    "annotators": "annotators",
-    "judges": "judges",
-    "plan": "plan",
-    "queue": "plan",
-    "update": "fit",
-    "select": "select",
-    "recover": "recover",
-    "score": "score",
-    "models": "info",
-    "import": "import_",
-    "export": "export",
-    "serve": "serve",
-    "pack": "import_",
-    "simulate": "simulate",
-    "demo": "simulate",
-    "doctor": "info",
+#: Every command and its module, by the headings under which help lists them.
+GROUPS = {
+    "Look": {"describe": "look", "fit": "fit", "report": "look"},
+    "People and models": {"annotators": "look", "judges": "judges"},
+    "More labels": {"plan": "plan", "update": "fit"},
+    "Files": {"import": "files", "export": "files"},
+    "Research": {
+        "select": "select",
+        "recover": "recover",
+        "score": "recover",
+        "simulate": "simulate",
+        "demo": "simulate",
+    },
+    "Machine": {"info": "info"},
 }
+COMMANDS = {command: module for group in GROUPS.values() for command, module in group.items()}
 
 
 def main() -> None:
-    """The program ``dissensus``."""
+    """Run the program ``dissensus``."""
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _interrupt)
     try:
@@ -66,10 +59,7 @@ def main() -> None:
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
-    """The application with every command; each module adds its own when it is imported.
-
-    Where the words of a command line call one, it is enough.
-    """
+    """Load the commands: the one that a command line calls, or all of them."""
     called = next((word for word in words if not word.startswith("-")), "")
     for module in [COMMANDS[called]] if called in COMMANDS else dict.fromkeys(COMMANDS.values()):
         importlib.import_module(f"dissensus.cli.{module}")
@@ -79,7 +69,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise what Ctrl-C raises; helper threads that fail on the way out have nothing to say any more."""
+    """Raise KeyboardInterrupt, and let helper threads that fail on the way out say nothing."""
     threading.excepthook = lambda _: None
     raise KeyboardInterrupt
 

@@ -5,28 +5,37 @@
 1     an error in dissensus itself (``--debug`` shows where)
 2     the input, an option or the place to write is at fault; nothing was written
 130   interrupted with Ctrl-C; nothing was written (a search keeps what is finished)
-143   terminated (SIGTERM); likewise
+143   terminated (SIGTERM); nothing was written
 ====  ==========================================================================
 """
 
 from __future__ import annotations
 
-import re
+import os
 import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from dissensus._version import __version__
-from dissensus.cli import COMMANDS, INTERRUPTED, OUR_HANDLERS
-from dissensus.cli.terminal import say
-from dissensus.errors import DissensusError, nearest, system_words
+from dissensus.cli import COMMANDS, GROUPS, INTERRUPTED, OUR_HANDLERS
+from dissensus.cli.terminal import note, say
+from dissensus.errors import (
+    DissensusError,
+    DissensusWarning,
+    ParameterError,
+    Spelling,
+    nearest,
+    spelled,
+    system_words,
+)
 from dissensus.progress import printable
 
 DONE, BROKEN, BAD_INPUT = 0, 1, 2
@@ -40,7 +49,7 @@ GREETING = (
     "",
     "  dissensus demo                   see it work on a simulated crowd whose truth is known",
     "  dissensus describe labels.csv    what is in a file of labels",
-    "  dissensus fit labels.csv         refine them: choose a model, fit it, write the result",
+    "  dissensus fit labels.csv         refine them, and write a page to look at",
     "",
     "All commands: dissensus --help    One command: dissensus fit --help",
 )
@@ -49,10 +58,16 @@ OPTION_OF = {
     "item": "item_column",
     "annotator": "annotator_column",
     "label": "label_column",
-    "text_column": "item_text",
     "n_jobs": "jobs",
     "n_draws": "draws",
+    "n_boot": "bootstrap",
+    "metrics": "metric",
 }
+# Settings of reading that only ``import`` has an option for.
+READ_BY_IMPORT = (
+    *("duplicates", "layout", "format", "question", "text_column", "separator", "encoding"),
+    *("missing_words", "ignore_case", "keep_rejected"),
+)
 
 
 class StoppedError(Exception):
@@ -77,30 +92,86 @@ class OneWayOut(TyperGroup):
         if debug:
             # Where it stands does not matter: it is easiest typed at the end of the line that failed.
             words = ["--debug", *(word for word in words if word != "--debug")]
+        called = next((self.commands[word] for word in words if word in self.commands), self)
 
         def run() -> Any:
-            return super(OneWayOut, self).main(
-                words, prog_name, complete_var, standalone_mode=False, obj=words, **extra
-            )
+            _refuse_repeated(called, words)
+            with spelled(shell_spelling(called, words)), notes_afterwards():
+                return super(OneWayOut, self).main(
+                    words, prog_name, complete_var, standalone_mode=False, obj=words, **extra
+                )
 
-        if not standalone_mode:
-            return run()
-        called = next((self.commands[word] for word in words if word in self.commands), self)
-        options = {name for parameter in called.params for name in parameter.opts}
-        sys.exit(guarded(run, words, debug, options))
+        return run() if not standalone_mode else sys.exit(guarded(run, words, debug))
 
     def list_commands(self, context: Any) -> list[str]:
-        """The commands in the order of help, which is not that of their modules."""
+        """List the commands in the order of help, which is not that of their modules."""
         return [name for name in COMMANDS if name in self.commands]
 
+    def format_commands(self, context: Any, formatter: Any) -> None:
+        """Write the commands under their headings."""
+        for heading, names in GROUPS.items():
+            known = [(name, self.commands[name].get_short_help_str(64)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl(known)
 
-def guarded(run: Callable[[], Any], words: Sequence[str], debug: bool, options: Collection[str] = ()) -> int:
+
+def _refuse_repeated(command: Any, words: Sequence[str]) -> None:
+    """Refuse an option that takes one value and is given twice: typer would keep the last in silence."""
+    for parameter in command.params:
+        if parameter.param_type_name != "option" or parameter.multiple or parameter.is_flag:
+            continue
+        given = [word for word in words if word.partition("=")[0] in parameter.opts]
+        if len(given) > 1:
+            raise ParameterError(f"{given[0].partition('=')[0]} is given {len(given)} times; give it once")
+
+
+def shell_spelling(command: Any, words: Sequence[str]) -> Spelling:
+    """Spell settings of the library as options of the command that runs, or of the ``import`` it needs."""
+    options = {name for parameter in command.params for name in parameter.opts}
+    file = next((word for word in words if os.path.exists(word)), "FILE")
+
+    def spell(name: str, value: Any) -> str:
+        flag = f"--{OPTION_OF.get(name, name).replace('_', '-')}"
+        several = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        typed = flag if value is None or value is True else f"{flag} {shlex.quote(several)}"
+        if flag in options:
+            return typed
+        if name in READ_BY_IMPORT:
+            return f"dissensus import {shlex.quote(file)} {typed} -o labels.csv"
+        return f"{name}=" if value is None else f"{name}={value!r}"
+
+    return spell
+
+
+@contextmanager
+def notes_afterwards() -> Iterator[None]:
+    """Print the library's warnings after the results, each once."""
+    notes: dict[str, None] = {}
+    usual = warnings.showwarning
+
+    def collect(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, DissensusWarning):
+            notes[str(message)] = None
+        else:
+            usual(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DissensusWarning)
+        warnings.showwarning = collect
+        try:
+            yield
+        finally:
+            for line in notes:
+                note(line)
+
+
+def guarded(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:
     """Run, and turn whatever was raised into one line on standard error and an exit code."""
     try:
         code = run()
         sys.stdout.flush()
     except DissensusError as error:
-        return _fail(in_shell_words(str(error), options), BAD_INPUT)
+        return _fail(str(error), BAD_INPUT)
     except typer.TyperException as error:
         return _fail(_usage(error), BAD_INPUT)
     except StoppedError as error:
@@ -131,29 +202,14 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def in_shell_words(message: str, options: Collection[str]) -> str:
-    """A message of the library with its settings as the command's options.
-
-    >>> in_shell_words("hide none (test_size=0), or allow more memory=", {"--test-size", "--memory"})
-    'hide none (--test-size 0), or allow more --memory'
-    """
-
-    def typed(found: re.Match[str]) -> str:
-        name, value = found["name"], found["text"] or found["value"]
-        flag = f"--{OPTION_OF.get(name, name).replace('_', '-')}"
-        if flag not in options:
-            return found[0]
-        return flag if value in (None, "True") else f"{flag} {shlex.quote(value)}"
-
-    return re.sub(r"(?<=[ (])(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.,]*\w))?", typed, message)
-
-
 def _usage(error: typer.TyperException) -> str:
-    """What is wrong with the command line, and where its help is."""
+    """Say what is wrong with the command line, and where its help is."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "dissensus"
     message = error.format_message().rstrip(".")
     unknown, known = getattr(error, "option_name", None), getattr(error, "possibilities", None)
+    if unknown and f"--{unknown.lstrip('-')}".replace("-", "_")[2:] in READ_BY_IMPORT:
+        return f"{unknown} is an option of dissensus import; import the file first, and give what it writes"
     if unknown and known:
         near = nearest(unknown, known) or known[0]
         message = f"No such option: {unknown}. Did you mean {near}?"
@@ -162,7 +218,7 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def last_result() -> AbstractContextManager[None]:
-    """What is written inside is the command's result: once it takes its name, no signal changes the outcome.
+    """Let no signal change the outcome once the result written inside takes its name.
 
     Before that moment a signal means that nothing was written; from then on the command is done, and only
     says so.
@@ -183,21 +239,21 @@ app = typer.Typer(
     cls=OneWayOut,
     name="dissensus",
     invoke_without_command=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
 )
 
 
-def example(*lines: str) -> str:
-    """The end of a command's help: lines that can be typed as they stand."""
-    return "[bold]Examples[/bold]\n\n" + "\n\n".join(line.replace("[", r"\[") for line in lines)
+def examples(*lines: str) -> str:
+    """End a command's help with lines that can be typed as they stand."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def option(metavar: str | None, help: str, *flags: str, **more: Any) -> Any:
-    """A typer option; without flags it has its parameter's name, as ``--item-column`` of ``item_column``."""
-    return typer.Option(*flags, metavar=metavar, help=help, **more)
+    """Declare an option; without flags it has its parameter's name, as ``--item-column`` of ``item_column``."""
+    return typer.Option(*flags, metavar=metavar, help=help, show_default=False, **more)
 
 
 def _version(asked: bool) -> None:
@@ -212,9 +268,7 @@ def start(
     version: Annotated[
         bool, option(None, "Print the version and exit.", "--version", callback=_version, is_eager=True)
     ] = False,
-    debug: Annotated[
-        bool, option(None, "Show a traceback if dissensus itself fails (may stand anywhere).", "--debug")
-    ] = False,
+    debug: Annotated[bool, option(None, "Show a traceback if dissensus itself fails.", "--debug")] = False,
 ) -> None:
     """From the disagreeing labels of many annotators to the label distribution a population would give."""
     if context.invoked_subcommand is None:

@@ -1,4 +1,4 @@
-"""``dissensus fit``, ``rank`` and ``update``: labels in, refined labels or ranks out; more labels later."""
+"""``dissensus fit`` and ``update``: labels in, refined labels and a page out; more labels later."""
 
 from __future__ import annotations
 
@@ -7,32 +7,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example, in_shell_words, option
+from dissensus.cli.app import app, examples, last_result, option
 from dissensus.cli.options import (
-    ItemFeatures,
+    ALL_CORES,
+    CLUSTERS,
+    AnnotatorColumn,
+    AnnotatorTable,
+    Anonymise,
+    Classes,
+    Cluster,
+    Columns,
+    Features,
+    Force,
+    ItemColumn,
+    ItemTable,
+    Jobs,
     Json,
+    LabelColumn,
     LabelFile,
-    Output,
-    Page,
-    Reading,
-    TablesOutput,
+    LabelTypes,
+    NoReport,
+    OutputDirectory,
+    SafeCsv,
+    Scratch,
+    Seed,
+    SetOption,
+    Title,
+    check_cluster,
     command_line,
-    say_missing,
+    model_names,
+    parse_setting,
+    resumable,
     say_written,
     stem,
-    unbundled,
+    with_features,
 )
-from dissensus.cli.settings import (
-    Estimate,
-    Fast,
-    Machine,
-    Represent,
-    Settings,
-    TestSize,
-    Thorough,
-    parse_represent,
-)
-from dissensus.cli.terminal import amounts, count, note, say, show_json, show_table
+from dissensus.cli.terminal import amounts, count, note, say, say_missing, say_page, show_json, show_table
+from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
@@ -42,80 +53,140 @@ RANKS_SHOWN = 20
 
 
 @app.command(
-    epilog=example(
+    epilog=examples(
         "dissensus fit votes.csv",
         "dissensus fit votes.csv --items tweets.csv --gold gold.csv -o refined",
         "dissensus fit votes.csv --annotators people.csv --represent country=DE",
-        "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5 --restarts 3",
-        "dissensus fit votes.store --model pgm --test-size 0 --no-report --memory 8GB --checkpoint run",
+        "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5",
+        "dissensus fit votes.store --model pgm --test-size 0 --no-report --checkpoint run",
     )
 )
-@unbundled
 def fit(
     context: typer.Context,
     file: LabelFile,
-    output: TablesOutput,
-    reading: Reading,
-    settings: Settings,
-    features: ItemFeatures,
-    page: Page,
-    machine: Machine,
-    estimate: Estimate = "population",
-    represent: Represent = [],  # noqa: B006
-    fast: Fast = False,
-    thorough: Thorough = False,
-    test_size: TestSize = 0.2,
+    item_column: ItemColumn = None,
+    annotator_column: AnnotatorColumn = [],
+    label_column: LabelColumn = [],
+    label_type: LabelTypes = None,
+    classes: Classes = [],
+    items: ItemTable = None,
+    annotators: AnnotatorTable = None,
+    gold: Annotated[Path | None, option("FILE", "Table of right labels: item, label.")] = None,
+    text_column: Annotated[
+        str | None, option("NAME", "Column of --items whose texts become features.")
+    ] = None,
+    features: Features = None,
+    model: Annotated[
+        str, option("NAME", "A model; auto takes the best one.", "--model", "-m", autocompletion=model_names)
+    ] = "auto",
+    item_clusters: Annotated[
+        int | None, option("K", "Number of item clusters.", "--item-clusters", "-k")
+    ] = None,
+    annotator_clusters: Annotated[
+        int | None, option("L", "Number of annotator clusters.", "--annotator-clusters", "-l")
+    ] = None,
+    set: SetOption = [],
+    estimate: Annotated[str, option("WHAT", "population, annotators or truth.")] = "population",
+    represent: Annotated[list[str], option("COLUMN=VALUE", "Whose population; repeatable.")] = [],
+    fast: Annotated[bool, option(None, "Leave sampled models out: seconds, not minutes.", "--fast")] = False,
+    thorough: Annotated[bool, option(None, "Also try the slowest model, latent.", "--thorough")] = False,
+    test_size: Annotated[float, option("SHARE", "Share of labels hidden to judge models (0.2).")] = 0.2,
+    seed: Seed = 0,
+    jobs: Jobs = ALL_CORES,
+    output: OutputDirectory = None,
+    force: Force = False,
+    no_report: NoReport = False,
+    title: Title = None,
+    anonymise: Anonymise = False,
+    safe_csv: SafeCsv = False,
+    memory: Annotated[str | None, option("SIZE", "Memory that may be used, such as 8GB.")] = None,
+    checkpoint: Annotated[Path | None, option("DIR", "Keep the fit's state here; a rerun goes on.")] = None,
+    cluster: Cluster = None,
+    scratch: Scratch = None,
+    verbose: Annotated[bool, option(None, "Show the models compared, too.", "--verbose", "-v")] = False,
     as_json: Json = False,
 ) -> None:
-    """Refine labels: choose a model, fit it, and write label distributions, annotators and the model."""
-    directory = output.directory(f"{stem(file, reading.question)}-refined")
-    settings.check()
-    machine.check()
-    from dissensus.workflow.refine import refine
+    """Refine labels: choose a model, fit it, write shares, annotators and a page."""
+    from dissensus.models import build_model
+    from dissensus.params import n_bytes
+    from dissensus.tables.results import check_output
+
+    directory = output or Path(f"{stem(file)}-refined")
+    check_output(directory, force)
+    sizes = {CLUSTERS["item_clusters"]: item_clusters, CLUSTERS["annotator_clusters"]: annotator_clusters}
+    settings = {name: size for name, size in sizes.items() if size is not None}
+    settings |= dict(map(parse_setting, set))
+    if model != "auto":  # refuse what cannot be before any file is read
+        build_model(model, settings, seed=seed, n_jobs=jobs)
+    elif settings:
+        raise ParameterError(f"{next(iter(settings))}: name the model that should take it, as in --model pgm")
+    check_cluster(cluster)
+    allowed = None if memory is None else n_bytes(memory, "fit")
+    from dissensus.large.resources import resources
+    from dissensus.tables.results import for_spreadsheets
+    from dissensus.tables.source import within_memory
+    from dissensus.workflow.refine import fit as refine
     from dissensus.workflow.runs import write_run
 
-    with machine.reading():
-        annotations = page.hidden(features.attached(reading.read(file)))
-    if not page.anonymise:
-        _say_models(annotations, f"{file}{reading.words()}")
-    with machine.in_use(settings.jobs) as used:
+    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    with within_memory(allowed):
+        labels = columns.read(file, items=items, annotators=annotators, gold=gold)
+    labels = with_features(labels, features, text_column)
+    if anonymise:
+        from dissensus.annotators.pseudonyms import pseudonymised
+
+        labels = pseudonymised(labels)
+    used = resources(n_workers=jobs, cluster=cluster, scratch=scratch, memory=memory, checkpoint=checkpoint)
+    with resumable(checkpoint, f"{checkpoint} keeps the fit: run the same again to go on"), used as resource:
         run = refine(
-            annotations,
-            settings.model,
-            settings.chosen(),
+            labels,
+            model,
+            settings,
             estimate=estimate,
             represent=parse_represent(represent),
             fast=fast,
             thorough=thorough,
-            seed=settings.seed,
-            n_jobs=settings.jobs,
+            seed=seed,
+            n_jobs=jobs,
             test_size=test_size,
         )
-        with output.writing():
+        page = {"title": title or file.name, "anonymise": anonymise, "texts": text_column}
+        with for_spreadsheets(safe_csv), last_result():
             summary = write_run(
                 run,
                 directory,
                 command=command_line(context),
                 source=str(file),
-                reading=reading.given(),
-                force=output.force,
-                page=page.settings(file.name, features.text_column),
+                reading=columns.given(),
+                force=force,
+                page=None if no_report else page,
             )
-        used.forget()
-    say_missing(summary["report_missing"], directory, file)
+        resource.forget()
     if as_json:
         show_json(summary)
         return
-    _show(run, summary)
-    say_written(directory, summary["files"])
+    _show(run, summary, directory, verbose)
+    if not anonymise:
+        _note_models(labels, file)
 
 
-def _say_models(annotations: Annotations, file: str) -> None:
-    """Where some annotators seem to be language models: how they count, and what else could be done."""
+def parse_represent(texts: list[str]) -> dict[str, list[str]] | None:
+    """Read ``column=value``, any number of them: values of one column are alternatives; None for none."""
+    wanted: dict[str, list[str]] = {}
+    for text in texts:
+        column, equals, value = text.partition("=")
+        if not (equals and column.strip()):
+            raise ParameterError(f"{text}: write it as column=value, as in country=DE")
+        wanted.setdefault(column.strip(), []).append(value.strip())
+    return wanted or None
+
+
+def _note_models(labels: Annotations, file: Path) -> None:
+    """Where some annotators seem to be language models, say how they count and what else could be done."""
     from dissensus.annotators.judge_detection import models_by_name
 
-    found = models_by_name(annotations)
-    if 0 < len(found) < annotations.n_annotators:
+    found = models_by_name(labels)
+    if 0 < len(found) < labels.n_annotators:
         who = f"{count(len(found), 'annotator')} with the name of a language model ({found[0]}, for one)"
         note(
             f"{who} {'counts' if len(found) == 1 else 'count'} as people do; to compare them with people: "
@@ -123,35 +194,15 @@ def _say_models(annotations: Annotations, file: str) -> None:
         )
 
 
-def _show(run: Refinement, summary: dict[str, Any]) -> None:
-    from dissensus.labels.description import remarks, repeated_pairs
-    from dissensus.models import title_of
+def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bool) -> None:
+    """Show what the page says first, where it is, and with ``verbose`` how the model was chosen."""
+    from dissensus.workflow.runs import REPORT
 
     say(amounts(run.annotations))
-    differing = 0 if run.annotations.anonymous else repeated_pairs(run.annotations)[1]
-    if differing:
-        pairs = count(differing, "pair")
-        say(f"{pairs} of item and annotator with differing labels, all kept (--duplicates)")
-    for remark in remarks(run.annotations):
-        note(in_shell_words(remark, {"--duplicates"}))
-    if run.held_out:
-        rows = [
-            [
-                title_of(row.model),
-                row.score,
-                row.score_items,
-                str(row.gap(run.estimate)),
-                f"{row.seconds:.2f}",
-            ]
-            for row in run.held_out
-        ]
-        scores = [row.measure(run.estimate) for row in run.held_out]
-        hidden = count(run.held_out[0].n_hidden, "hidden label")
-        title = f"Mean log-probability of {hidden} (nats, higher is better)"
-        columns = ["model", "given item and annotator", "given item", "behind the best", "seconds"]
-        show_table(title, columns, rows, scores.index(max(scores)))
-        _say_pool(run)
-    _show_model(run)
+    for step in summary["next_steps"]:
+        say(f"• {step}")
+    if run.annotations.label_type == "pairwise" and hasattr(run.model, "rank_frame"):
+        _show_ranks(run)
     if run.gold is not None:
         crossed, plain = run.gold.cross_fitted, run.gold.plain
         say(
@@ -162,136 +213,106 @@ def _show(run: Refinement, summary: dict[str, Any]) -> None:
     elif summary["gold_accuracy"] is not None:
         right = f"{summary['gold_accuracy']:.1%} right"
         say(f"Gold labels: {right}; they trained nothing (--estimate truth learns from them)")
+    if verbose:
+        _show_model(run)
+    if REPORT in summary["files"]:
+        say_page(directory / REPORT)
+    say_written(directory, summary["files"])
+    say_missing(summary["report_missing"], directory)
+    _note_chains(run)
 
 
-def _say_pool(run: Refinement) -> None:
-    """Why the pool for ordered classes scores as HPGM does, where it does."""
-    from dissensus.models import name_of
-
-    scores = {name_of(row.model): (row.score, row.score_items) for row in run.held_out}
-    if "ordinal" in scores and scores["ordinal"] == scores.get("hpgm"):
-        say("ordinal pools hpgm with graded response; here hpgm has all of the weight: both score the same")
+def _show_ranks(run: Refinement) -> None:
+    columns = ["item", "score", "low", "high", "rank_low", "rank_high", "n_labels"]
+    pieces = next(run.model.label_pieces())
+    values = [pieces[name].to_pylist() if name == "item" else pieces[name].tolist() for name in columns]
+    rows = [list(row) for row in zip(*values, strict=True)][:RANKS_SHOWN]
+    show_table("Scores (log-odds) and ranks with 95 % intervals", columns, rows)
+    if len(values[0]) > RANKS_SHOWN:
+        say(f"… and {len(values[0]) - RANKS_SHOWN:,} more in labels.csv")
 
 
 def _show_model(run: Refinement) -> None:
-    """Which model it is, how its fit ended, and why it was taken."""
+    """Show the models compared, which one it is, how its fit ended, and why it was taken."""
+    from dissensus.models import title_of
+
+    if run.held_out:
+        rows = []
+        for row in run.held_out:
+            gap, seconds = str(row.gap(run.estimate)), f"{row.seconds:.2f}"
+            rows.append([title_of(row.model), row.score, row.score_items, gap, seconds])
+        scores = [row.measure(run.estimate) for row in run.held_out]
+        hidden = count(run.held_out[0].n_hidden, "hidden label")
+        title = f"Mean log-probability of {hidden} (nats, higher is better)"
+        columns = ["model", "given item and annotator", "given item", "behind the best", "seconds"]
+        show_table(title, columns, rows, scores.index(max(scores)))
+    stopped = run.model.stopped_
+    how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
+    say(f"Model: {run.model}; {how}")
+    if run.reason:
+        say(f"Why: {run.reason}")
+    if getattr(run.model, "estimate", "truth") != "truth":
+        say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
+
+
+def _note_chains(run: Refinement) -> None:
     from dissensus.models import name_of
     from dissensus.models.sampled import MOST_ITEMS, SampledMixin
 
-    model, stopped = run.model, run.model.stopped_
-    how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
-    say(f"Model: {model}; {how}")
+    model = run.model
     if isinstance(model, SampledMixin) and model.settled_items_ < MOST_ITEMS:
         note(
             f"the chains agree on the shares of {model.settled_items_:.0%} of the items (split-R̂ up to 1.1), "
             "and the intervals of the others hold what the chains say in all; longer chains: "
             f"--model {name_of(model)} --set n_sweeps=1000"
         )
-    if run.reason:
-        say(f"Why: {run.reason}")
-    if getattr(model, "estimate", "truth") != "truth":
-        say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
-
-
-# ---- comparisons --------------------------------------------------------------------------------------
-
-
-@app.command(
-    epilog=example(
-        "dissensus rank battles.csv",
-        "dissensus rank preferences.jsonl --annotator-column judge -o ranking --no-position",
-    )
-)
-@unbundled
-def rank(
-    context: typer.Context,
-    file: LabelFile,
-    output: Output,
-    reading: Reading,
-    page: Page,
-    position: Annotated[
-        bool, option(None, "Let annotators prefer the left or the right answer.", "--position/--no-position")
-    ] = True,
-    pair_effects: Annotated[
-        bool,
-        option(
-            None,
-            "Let a pair of answers differ from what their scores say.",
-            "--pair-effects/--no-pair-effects",
-        ),
-    ] = True,
-    seed: Annotated[int, option("N", "Seed of the random numbers.")] = 0,
-    as_json: Json = False,
-) -> None:
-    """Rank what was compared in pairs: scores and ranks with intervals, and how reliable annotators are."""
-    directory = output.directory(f"{stem(file)}-ranked")
-    from dissensus.tables.layouts import refuse_other_type
-    from dissensus.workflow.refine import refine
-    from dissensus.workflow.runs import write_run
-
-    annotations = reading.read(file)
-    refuse_other_type(annotations, "pairwise")
-    settings = {"position": position, "pair_effects": pair_effects}
-    run = refine(annotations, "bradley-terry", settings, seed=seed)
-    summary = write_run(
-        run,
-        directory,
-        command=command_line(context),
-        source=str(file),
-        force=output.force,
-        page=page.settings(file.name, None),
-    )
-    say_missing(summary["report_missing"], directory, file)
-    if as_json:
-        show_json(summary)
-        return
-    say(amounts(annotations))
-    columns = ["item", "score", "low", "high", "rank_low", "rank_high", "n_labels"]
-    found = next(run.model.label_pieces())
-    values = [found[name].to_pylist() if name == "item" else found[name].tolist() for name in columns]
-    rows = [list(row) for row in zip(*values, strict=True)][:RANKS_SHOWN]
-    show_table("Scores (log-odds) and ranks with 95 % intervals", columns, rows)
-    if len(values[0]) > RANKS_SHOWN:
-        say(f"… and {len(values[0]) - RANKS_SHOWN:,} more in labels.csv")
-    say_written(directory, summary["files"])
 
 
 # ---- labels over time ---------------------------------------------------------------------------------
 
 
 @app.command(
-    epilog=example("dissensus update refined monday.csv", "dissensus update refined new.csv -o later")
+    epilog=examples("dissensus update refined monday.csv", "dissensus update refined new.csv -o later")
 )
-@unbundled
 def update(
     context: typer.Context,
-    place: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of the model hpgm.")],
-    file: Annotated[
-        Path, typer.Argument(metavar="NEW", help="The labels to add, in any form that fit reads.")
-    ],
-    reading: Reading,
-    page: Page,
+    place: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
+    file: Annotated[Path, typer.Argument(metavar="NEW", help="The labels to add.")],
+    item_column: ItemColumn = None,
+    annotator_column: AnnotatorColumn = [],
+    label_column: LabelColumn = [],
+    label_type: LabelTypes = None,
+    classes: Classes = [],
+    items: ItemTable = None,
     output: Annotated[
-        Path | None, option("DIR", "Directory to write (if left out: RUN itself).", "--output", "-o")
+        Path | None, option("DIR", "Directory to write (RUN itself).", "--output", "-o")
     ] = None,
+    no_report: NoReport = False,
     as_json: Json = False,
 ) -> None:
-    """Add labels to a run: the sampler goes on from its last state, in a fraction of a fit's time."""
-    from dissensus.workflow.runs import update_run
+    """Add labels to a run: its sampler goes on, any other model is fitted again."""
+    from dissensus.workflow.runs import reading_of, update_run
 
-    summary = update_run(
-        place,
-        reading.as_in(place).read(file),
-        output,
-        command=command_line(context),
-        source=str(file),
-        page=page.settings(file.name, None),
-    )
+    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    new = columns.read(file, like=reading_of(place), **({} if items is None else {"items": items}))
+    with last_result():
+        summary = update_run(
+            place,
+            new,
+            output,
+            command=command_line(context),
+            source=str(file),
+            page=None if no_report else {"title": file.name},
+        )
     directory = output or place
-    say_missing(summary["report_missing"], directory, file)
     if as_json:
         show_json(summary)
         return
     known = summary["data"]["n_labels"]
     say(f"{count(known - summary['updated']['n_labels'], 'label')} added, {known:,} in all")
+    for step in summary["next_steps"]:
+        say(f"• {step}")
+    if "report.html" in summary["files"]:
+        say_page(directory / "report.html")
     say_written(directory, summary["files"])
+    say_missing(summary["report_missing"], directory)

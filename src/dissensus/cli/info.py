@@ -1,4 +1,4 @@
-"""``dissensus models`` and ``dissensus doctor``: what there is to choose from, and what is installed here."""
+"""``dissensus info``: what is installed here, the models, and the settings of one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus._version import __version__
-from dissensus.cli.app import app, example
-from dissensus.cli.options import Json
-from dissensus.cli.settings import model_names
+from dissensus.cli.app import app, examples
+from dissensus.cli.options import Json, model_names
 from dissensus.cli.terminal import say, show_json, show_table
 from dissensus.errors import install_command
 from dissensus.params import n_cores, physical_memory
@@ -22,7 +21,7 @@ from dissensus.params import n_cores, physical_memory
 if TYPE_CHECKING:
     from dissensus.models.base import Model
 
-NEED = "it also needs the items' text or features (--text-column, --features)."
+NEED = "it also needs the items' text or features."
 # What each extra is for; the packages of an extra are read from what the installer wrote.
 EXTRAS = {
     "pandas": "results as pandas data frames",
@@ -37,31 +36,57 @@ EXTRAS = {
 CORE = "core"
 
 
-# ---- models -------------------------------------------------------------------------------------------
-
-
-@app.command(epilog=example("dissensus models", "dissensus models fmm"))
-def models(
-    name: Annotated[
+@app.command(epilog=examples("dissensus info", "dissensus info fmm"))
+def info(
+    model: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A model, for its settings.", autocompletion=model_names),
+        typer.Argument(metavar="[MODEL]", help="A model, for its settings.", autocompletion=model_names),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the models, or the settings of one: what fit takes with --set name=value."""
+    """Show versions, extras and models, or the settings of one model."""
+    if model is not None:
+        _show_settings(model, as_json)
+        return
+    found = environment() | {"models": _titles()}
+    if as_json:
+        show_json(found)
+        return
+    core = ", ".join(f"{name} {number or 'missing'}" for name, number in found["core"].items())
+    say(
+        f"dissensus {found['dissensus']}, Python {found['python']}, {found['system']}",
+        f"environment   {found['environment']}",
+        f"cores         {found['cores']}",
+        f"memory        {found['memory_gb']} GB",
+        f"libraries     {'; '.join(found['libraries'])}",
+        f"core          {core}",
+    )
+    extras = []
+    for name, about in found["extras"].items():
+        state = f"missing {', '.join(about['missing'])}" if about["missing"] else "complete"
+        extras.append([name, about["for"], state])
+    show_table("Extras", ["extra", "what for", "state"], extras)
+    for name, about in found["extras"].items():
+        if about["missing"]:
+            say(f"{name}: {about['get_it_with']}")
+    show_table("Models", ["name", "what it is"], [list(row) for row in found["models"].items()])
+    say("Settings of one: dissensus info MODEL")
+
+
+def _titles() -> dict[str, str]:
+    """The first sentence of every model's documentation."""
     from dissensus.models import MODELS, model_class
 
-    if name is None:
-        titles = {}
-        for short in MODELS:
-            kind, title = model_class(short), _first_sentence(model_class(short))
-            titles[short] = f"{title.rstrip('.')}; {NEED}" if kind.uses_features is True else title
-        if as_json:
-            show_json(titles)
-            return
-        show_table("Models", ["name", "what it is"], [list(row) for row in titles.items()])
-        say("Settings of one: dissensus models NAME")
-        return
+    titles = {}
+    for name in MODELS:
+        kind, title = model_class(name), _first_sentence(model_class(name))
+        titles[name] = f"{title.rstrip('.')}; {NEED}" if kind.uses_features is True else title
+    return titles
+
+
+def _show_settings(name: str, as_json: bool) -> None:
+    from dissensus.models import model_class
+
     kind = model_class(name)
     settings = [
         {
@@ -81,38 +106,8 @@ def models(
 
 
 def _first_sentence(kind: type[Model]) -> str:
-    """The first paragraph of the model's documentation, on one line."""
     paragraph = (inspect.getdoc(kind) or kind.__name__).split("\n\n")[0]
     return " ".join(paragraph.split()).replace("``", "")
-
-
-# ---- doctor -------------------------------------------------------------------------------------------
-
-
-@app.command(epilog=example("dissensus doctor", "dissensus doctor --json"))
-def doctor(as_json: Json = False) -> None:
-    """Show versions, threads and memory, and which extras are missing and how to get them."""
-    found = environment()
-    if as_json:
-        show_json(found)
-        return
-    say(
-        f"dissensus {found['dissensus']}, Python {found['python']}, {found['system']}",
-        f"environment   {found['environment']}",
-        f"cores         {found['cores']}",
-        f"memory        {found['memory_gb']} GB",
-        f"libraries     {'; '.join(found['libraries'])}",
-    )
-    core = [[name, number or "missing"] for name, number in found["core"].items()]
-    show_table("Core", ["package", "version"], core)
-    extras = []
-    for name, about in found["extras"].items():
-        state = f"missing {', '.join(about['missing'])}" if about["missing"] else "complete"
-        extras.append([name, about["for"], state])
-    show_table("Extras", ["extra", "what for", "state"], extras)
-    for name, about in found["extras"].items():
-        if about["missing"]:
-            say(f"{name}: {about['get_it_with']}")
 
 
 def packages() -> list[tuple[str, str, str]]:

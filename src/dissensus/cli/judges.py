@@ -5,9 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from dissensus.cli.annotators import bias_words
-from dissensus.cli.app import app, example, option
-from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
+from dissensus.cli.app import app, examples, option
+from dissensus.cli.look import bias_words
+from dissensus.cli.options import (
+    AnnotatorColumn,
+    AnnotatorTable,
+    Classes,
+    Columns,
+    ItemColumn,
+    ItemTable,
+    Json,
+    LabelColumn,
+    LabelsOrRun,
+    LabelTypes,
+    in_list,
+    write_columns,
+)
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.progress import shown
 
@@ -19,69 +32,48 @@ RATES_SHOWN = 40
 
 
 @app.command(
-    epilog=example(
-        "dissensus judges votes.csv --annotators annotators.csv",
-        "dissensus judges votes.csv --judges 'gpt*' --epsilon 0.2 --label-type ordinal -o judges.csv",
+    epilog=examples(
+        "dissensus judges votes.csv --judges 'gpt*' --epsilon 0.2 -o judges.csv",
         "dissensus judges refined --annotators annotators.csv",
         "dissensus judges votes.csv --judges kind=llm --annotators who.csv --items texts.csv --by topic",
     )
 )
-@unbundled
 def judges(
     place: LabelsOrRun,
-    reading: Reading,
-    judges: Annotated[
-        list[str],
-        option(
-            "WHO",
-            "Who is a judge: an id or a pattern (repeatable), a column of --annotators, or COLUMN=VALUE "
-            "(if left out: the column kind decides, or ids that are names of language models).",
-        ),
-    ] = [],  # noqa: B006
+    item_column: ItemColumn = None,
+    annotator_column: AnnotatorColumn = [],
+    label_column: LabelColumn = [],
+    label_type: LabelTypes = None,
+    classes: Classes = [],
+    items: ItemTable = None,
+    annotators: AnnotatorTable = None,
+    judges: Annotated[list[str], option("WHO", "Judges: ids, a pattern, a column, or COLUMN=VALUE.")] = [],
     epsilon: Annotated[
-        float,
-        option(
-            "E",
-            "Advantage granted to a judge because it costs less: 0.2 beside experts, 0.15 beside skilled"
-            " people, 0.1 beside a crowd.",
-        ),
+        float, option("E", "Advantage granted to a judge: 0.2 beside experts, 0.1 beside a crowd.")
     ] = 0.15,
-    by: Annotated[
-        str | None, option("COLUMN", "Show the rates for each value of this column of --items too.")
-    ] = None,
-    model: Annotated[
-        str,
-        option("NAME", "Model of the humans' answers; hpgm also knows how sure they are.", "--model", "-m"),
-    ] = "fmm",
+    by: Annotated[str | None, option("COLUMN", "Rates for each value of this column of --items too.")] = None,
     output: Annotated[
         Path | None,
-        option(
-            "FILE",
-            "File to write: a row for each judge as .csv, .jsonl or .parquet, or everything as .json.",
-            "--output",
-            "-o",
-        ),
+        option("FILE", "A row per judge (.csv, .jsonl, .parquet), or all as .json.", "--output", "-o"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """May a judge replace a human, how does it differ, and how many votes is a panel of judges?"""
+    """Compare language models with humans: may one stand in for a human?"""
     from dissensus.judges.report import judge_report
-    from dissensus.models.results import make_frame
     from dissensus.tables.results import write_json
-    from dissensus.tables.write import write_table
-    from dissensus.workflow.runs import labels_of
+    from dissensus.workflow.runs import open_labels
 
-    labels = labels_of(place, reading.read, reading.items, reading.annotators)
+    read = Columns(item_column, annotator_column, label_column, label_type, classes).read
+    labels = open_labels(place, read, items=items, annotators=annotators)
     with shown() as progress:
         progress("comparing judges with humans", 0.0)
-        who = judges[0] if len(judges) == 1 else judges or None
-        found = judge_report(labels, who, epsilon, by=by, model=model)
+        who = in_list(judges)
+        found = judge_report(labels, who[0] if len(who) == 1 else who or None, epsilon, by=by)
     if output is not None and output.suffix == ".json":
         write_json(found.to_dict(), output)
     elif output is not None:
         judged = found.rows()
-        columns = {name: [row[name] for row in judged] for name in judged[0]}
-        write_table(make_frame(columns, "pyarrow"), output)
+        write_columns({name: [row[name] for row in judged] for name in judged[0]}, output)
     if as_json:
         show_json(found.to_dict())
         return
@@ -91,12 +83,11 @@ def judges(
 
 
 def _show(found: JudgeReport, by: str | None) -> None:
-    for remark in found.notes:
-        note(remark)
     who = f"{count(len(found.judges), 'judge')} ({found.found_by}), {count(found.n_humans, 'human')}"
     if not found.n_humans:
         rows = [[row["judge"], row["n_labels"], row["agreement_with_judges"]] for row in found.rows()]
         show_table(who, ["judge", "labels", "agrees with other judges"], rows)
+        _say_notes(found)
         return
     nominal = found.answers.values is None
     score = "share of agreeing humans" if nominal else "minus the root mean squared difference"
@@ -111,6 +102,12 @@ def _show(found: JudgeReport, by: str | None) -> None:
     if by is not None or any(rate.n_items > rate.n_human_items for rate in found.rates):
         _show_rates(found)
     _show_wrong(found)
+    _say_notes(found)
+
+
+def _say_notes(found: JudgeReport) -> None:
+    for remark in found.notes:
+        note(remark)
 
 
 def _show_test(found: JudgeReport) -> None:

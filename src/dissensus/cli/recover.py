@@ -1,35 +1,37 @@
-"""``dissensus recover``: how close a model comes to the population, from how few labels."""
+"""``dissensus recover`` and ``score``: how close models, or a file of estimates, come to a reference."""
 
 from __future__ import annotations
 
 import itertools
 import shlex
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissensus.cli.app import app, example, last_result, option
+from dissensus.cli.app import app, examples, last_result, option
 from dissensus.cli.options import (
-    Force,
-    ItemFeatures,
-    Json,
-    LabelFile,
-    Reading,
-    command_line,
-    say_written,
-    unbundled,
-    under,
-)
-from dissensus.cli.settings import (
     ALL_CORES,
     CLUSTERS,
-    Cluster,
+    AnnotatorColumn,
+    Classes,
+    Columns,
+    Features,
+    Force,
+    ItemColumn,
+    ItemTable,
     Jobs,
+    Json,
+    LabelColumn,
+    LabelFile,
+    LabelTypes,
+    OutputDirectory,
     Seed,
+    command_line,
     parse_setting,
     parse_values,
+    say_written,
+    with_features,
 )
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.errors import ParameterError
@@ -40,119 +42,64 @@ if TYPE_CHECKING:
 
 USUAL_MODELS = ["fmm", "pgm"]
 
-_compared = under("What is compared")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Models, numbers of labels, and how labels are reserved."""
-
-    model: Annotated[
-        list[str],
-        _compared(
-            "'NAME [SETTING=VALUE …]'",
-            "A model, with settings if wanted; repeatable (fmm and pgm if left out).",
-            "--model",
-            "-m",
-        ),
-    ] = field(default_factory=list)
-    item_clusters: Annotated[
-        str, _compared("6,12", "Numbers of item clusters to try; the best is shown.", "--item-clusters", "-k")
-    ] = "6,12"
-    annotator_clusters: Annotated[
-        str,
-        _compared(
-            "4,8", "Numbers of annotator clusters to try; the best is shown.", "--annotator-clusters", "-l"
-        ),
-    ] = "4,8"
-    labels_shown: Annotated[
-        str | None,
-        _compared("1,2,4,8", "Numbers of labels per item that a model sees.", "--labels-shown", "-r"),
-    ] = None
-    pool: Annotated[
-        int | None, _compared("N", "Labels per item that may be shown (8, or as many as there are).")
-    ] = None
-    min_reserved: Annotated[
-        int | None, _compared("N", "Least number of labels per item that are kept back (6, or fewer).")
-    ] = None
-    draws: Annotated[int, _compared("N", "How often labels are drawn.")] = 5
-    weight_by: Annotated[
-        str | None,
-        _compared("labels|annotators", "Whether the population counts every label or every annotator alike."),
-    ] = None
-    seed: Seed = 0
-    jobs: Jobs = ALL_CORES
-
-    def models(self) -> dict[str, list[Model]]:
-        """By what was asked for, the models to compare: one for every number of clusters left open."""
-        from dissensus.models import build_model
-
-        groups = {}
-        for text in self.model or USUAL_MODELS:
-            name, *settings = shlex.split(text) or [""]
-            given = dict(map(parse_setting, settings))
-            known = build_model(name, given).get_params(deep=False)
-            left_open = {
-                setting: parse_values(getattr(self, option))
-                for option, setting in CLUSTERS.items()
-                if setting in known and setting not in given
-            }
-            cells = [
-                dict(zip(left_open, cell, strict=True)) for cell in itertools.product(*left_open.values())
-            ]
-            groups[text] = [build_model(name, given | cell) for cell in cells]
-        return groups
-
 
 @app.command(
-    epilog=example(
+    epilog=examples(
         "dissensus recover votes.csv",
-        "dissensus recover votes.csv -r 2,4 -m fmm -m 'pgm inference=vb' -k 6,12,20 -l 4,8 -o recovery",
+        "dissensus recover votes.csv -r 2,4 -m fmm -m 'pgm inference=vb' -k 6,12 -l 4,8",
     )
 )
-@unbundled
 def recover(
     context: typer.Context,
     file: LabelFile,
-    reading: Reading,
-    comparison: Comparison,
-    features: ItemFeatures,
-    cluster: Cluster,
-    output: Annotated[Path | None, option("DIR", "Directory to write, if wanted.", "--output", "-o")] = None,
+    item_column: ItemColumn = None,
+    annotator_column: AnnotatorColumn = [],
+    label_column: LabelColumn = [],
+    label_type: LabelTypes = None,
+    classes: Classes = [],
+    items: ItemTable = None,
+    features: Features = None,
+    model: Annotated[
+        list[str], option("'NAME [SETTING=VALUE …]'", "A model; repeatable (fmm and pgm).", "--model", "-m")
+    ] = [],
+    item_clusters: Annotated[
+        str, option("6,12", "Numbers of item clusters; the best is shown.", "--item-clusters", "-k")
+    ] = "6,12",
+    annotator_clusters: Annotated[
+        str, option("4,8", "Numbers of annotator clusters.", "--annotator-clusters", "-l")
+    ] = "4,8",
+    labels_shown: Annotated[
+        str | None, option("1,2,4,8", "Labels per item that a model sees.", "--labels-shown", "-r")
+    ] = None,
+    draws: Annotated[int, option("N", "How often labels are drawn (5).")] = 5,
+    weight_by: Annotated[str | None, option("WHAT", "Count labels or annotators alike.")] = None,
+    seed: Seed = 0,
+    jobs: Jobs = ALL_CORES,
+    output: OutputDirectory = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Measure how close models come to labels kept back, and how many raw labels theirs are worth."""
-    models = comparison.models()
-    cluster.check()
+    """Measure how close models come to labels kept back, from how few labels."""
+    models = _models(model, {"item_clusters": item_clusters, "annotator_clusters": annotator_clusters})
     from dissensus.evaluate.recovery import recover as measure
+    from dissensus.large.resources import resources
     from dissensus.tables.results import check_output
     from dissensus.workflow.runs import write_recovery
 
     if output is not None:
         check_output(output, force)
-    annotations = features.attached(reading.read(file))
-    wholes = None if comparison.labels_shown is None else parse_values(comparison.labels_shown)
+    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    labels = with_features(columns.read(file, items=items), features)
+    wholes = None if labels_shown is None else parse_values(labels_shown)
     if wholes and not all(type(value) is int for value in wholes):
-        raise ParameterError(f"{comparison.labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
-    with cluster.in_use(comparison.jobs):
-        found = measure(
-            models,
-            annotations,
-            wholes,
-            pool=comparison.pool,
-            min_reserved=comparison.min_reserved,
-            n_draws=comparison.draws,
-            weight_by=comparison.weight_by,
-            n_jobs=comparison.jobs,
-            seed=comparison.seed,
-        )
+        raise ParameterError(f"{labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
+    with resources(n_workers=jobs):
+        found = measure(labels, models, wholes, n_draws=draws, weight_by=weight_by, n_jobs=jobs, seed=seed)
     files: list[str] = []
     if output is not None:
         notice = {"command": command_line(context), "source": str(file)}
         with last_result():
-            written = write_recovery(found, output, **notice, force=force)
-        files = written["files"]
+            files = write_recovery(found, output, **notice, force=force)["files"]
     if as_json:
         show_json(found.to_dict())
         return
@@ -161,11 +108,26 @@ def recover(
         say_written(output, files)
 
 
+def _models(asked: list[str], clusters: dict[str, str]) -> dict[str, list[Model]]:
+    """By what was asked for, the models to compare: one for every number of clusters left open."""
+    from dissensus.models import build_model
+
+    groups = {}
+    for text in asked or USUAL_MODELS:
+        name, *settings = shlex.split(text) or [""]
+        given = dict(map(parse_setting, settings))
+        known = build_model(name, given).get_params(deep=False)
+        left_open = {
+            setting: parse_values(clusters[option])
+            for option, setting in CLUSTERS.items()
+            if setting in known and setting not in given
+        }
+        cells = [dict(zip(left_open, cell, strict=True)) for cell in itertools.product(*left_open.values())]
+        groups[text] = [build_model(name, given | cell) for cell in cells]
+    return groups
+
+
 def _show(found: Recovery) -> None:
-    if found.n_left_out:
-        note(f"{count(found.n_left_out, 'item')} with too few labels took no part")
-    for words in found.notes:
-        note(words)
     kept = f"{found.n_reserved:.1f} labels kept back each"
     say(f"{count(found.n_items, 'item')}, {kept}; no estimate does better than {found.floor:.4f} on average")
     rows = [
@@ -181,3 +143,67 @@ def _show(found: Recovery) -> None:
     ]
     columns = ["labels shown", "best model", "KL", "95 % interval", "KL of counts", "worth raw labels"]
     show_table("KL(labels kept back ‖ estimate), nats, lower is better", columns, rows)
+    if found.n_left_out:
+        note(f"{count(found.n_left_out, 'item')} with too few labels took no part")
+    for words in found.notes:
+        note(words)
+
+
+def metric_names(incomplete: str) -> list[str]:
+    """Complete the name of a measure in the shell."""
+    from dissensus.metrics import METRICS
+
+    return [name for name in METRICS if name.startswith(incomplete)]
+
+
+@app.command(
+    epilog=examples(
+        "dissensus score refined crowd/population.csv",
+        "dissensus score refined/labels.csv gold.csv --metric accuracy --metric macro_f1",
+        "dissensus score refined/model.safetensors hidden.csv --json",
+    )
+)
+def score(
+    estimates: Annotated[
+        Path, typer.Argument(metavar="ESTIMATES", help="A run, a table of labels, or a saved model.")
+    ],
+    reference: Annotated[
+        Path, typer.Argument(metavar="REFERENCE", help="Distributions (p_…), gold, or annotators' labels.")
+    ],
+    item_column: ItemColumn = None,
+    annotator_column: AnnotatorColumn = [],
+    label_column: LabelColumn = [],
+    label_type: LabelTypes = None,
+    classes: Classes = [],
+    metric: Annotated[list[str], option("NAME", "A measure; repeatable.", autocompletion=metric_names)] = [],
+    bootstrap: Annotated[int, option("N", "Resamples for the intervals (1000; 0: none).", min=0)] = 1000,
+    as_json: Json = False,
+) -> None:
+    """Score estimates against the truth, gold labels, or labels by annotators."""
+    from dissensus.workflow.scoring import LABELS
+    from dissensus.workflow.scoring import score as score_files
+
+    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    scores = score_files(
+        estimates,
+        reference,
+        metrics=metric,
+        n_boot=bootstrap,
+        item=item_column,
+        label=label_column[0] if label_column else None,
+        kind=LABELS if annotator_column else None,
+        read_labels=columns.read,
+    )
+    if as_json:
+        show_json(scores.to_dict())
+        return
+    rows = [[name, found.value, found.low, found.high] for name, found in scores.values.items()]
+    title = f"{count(scores.n_items, 'item')} against {scores.against}"
+    show_table(title, ["measure", "value", "from", "to (95 %)"], rows)
+    if scores.left_out:
+        note(f"left out: {count(scores.left_out, 'item')} of {reference} not found in {estimates}")
+    if scores.perhaps_seen:
+        note(
+            f"every item has as many labels in {reference} as in the fit: if they are the same labels, the "
+            "score says how well they are remembered, and nothing about labels to come"
+        )

@@ -2,174 +2,146 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, examples, last_result, option
 from dissensus.cli.options import (
-    ItemFeatures,
-    Json,
-    LabelFile,
-    Page,
-    Reading,
-    TablesOutput,
-    command_line,
-    say_missing,
-    say_written,
-    stem,
-    unbundled,
-    under,
-)
-from dissensus.cli.settings import (
     ALL_CORES,
     CLUSTERS,
+    AnnotatorColumn,
+    Classes,
     Cluster,
-    Inference,
+    Columns,
+    Features,
+    Force,
+    ItemColumn,
+    ItemTable,
     Jobs,
-    Restarts,
+    Json,
+    LabelColumn,
+    LabelFile,
+    LabelTypes,
+    NoReport,
+    OutputDirectory,
+    Scratch,
     Seed,
     SetOption,
+    check_cluster,
+    command_line,
     model_names,
     parse_setting,
     parse_values,
     resumable,
+    say_written,
+    stem,
+    with_features,
 )
-from dissensus.cli.terminal import amounts, cell, count, say, show_json, show_table
+from dissensus.cli.terminal import amounts, cell, count, say, say_missing, show_json, show_table
 
 if TYPE_CHECKING:
     from dissensus.evaluate.select import Selection
-    from dissensus.models.base import Model
 
 SHOWN = 10  # cells in the table
 USUAL = "3:20"
 
-_search = under("The search")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """A model, the values to try, and how cells are judged."""
-
-    model: Annotated[
-        str,
-        _search(
-            "NAME", "The model whose settings are searched.", "--model", "-m", autocompletion=model_names
-        ),
-    ] = "pgm"
-    item_clusters: Annotated[
-        str | None, _search("3:20", "Numbers of item clusters to try.", "--item-clusters", "-k")
-    ] = None
-    annotator_clusters: Annotated[
-        str | None, _search("3:20", "Numbers of annotator clusters to try.", "--annotator-clusters", "-l")
-    ] = None
-    grid: Annotated[
-        list[str], _search("NAME=VALUES", "Values to try of another setting; repeatable.", "--grid", "-g")
-    ] = field(default_factory=list)
-    criterion: Annotated[str, _search("NAME", "held-out, dev, bic, icl, evidence, …")] = "held-out"
-    dev: Annotated[Path | None, _search("FILE", "Labels of other items, by which settings are judged.")] = (
-        None
-    )
-    test_size: Annotated[
-        float,
-        _search("SHARE", "Share of the labels that are hidden (or of the items, with --criterion dev)."),
-    ] = 0.2
-    repeats: Annotated[int, _search("N", "Number of splits on which the best settings are tried.")] = 5
-    finalists: Annotated[int, _search("N", "Number of the best settings that are tried on all splits.")] = 10
-    inference: Inference = None
-    restarts: Restarts = None
-    seed: Seed = 0
-    jobs: Jobs = ALL_CORES
-    set: SetOption = field(default_factory=list)
-
-    def estimator(self) -> Model:
-        """The model, with the settings that stay the same."""
-        from dissensus.models import build_model
-
-        fixed = {"inference": self.inference, "n_restarts": self.restarts}
-        given = {name: value for name, value in fixed.items() if value is not None}
-        return build_model(self.model, given | dict(map(parse_setting, self.set)), seed=self.seed)
-
-    def values(self, estimator: Model) -> dict[str, list[Any]]:
-        """What is tried: the numbers of clusters the model has, and every ``--grid``."""
-        from dissensus.models import check_known
-
-        known = estimator.get_params(deep=False)
-        sizes = {setting: getattr(self, option) for option, setting in CLUSTERS.items()}
-        wanted = {
-            name: parse_values(given or USUAL)
-            for name, given in sizes.items()
-            if given is not None or name in known
-        }
-        others = (text.partition("=") for text in self.grid)
-        wanted |= {name.strip(): parse_values(values) for name, _, values in others}
-        check_known(self.model, wanted, known)
-        return wanted
-
 
 @app.command(
-    epilog=example(
-        "dissensus select votes.csv -k 3:20 -l 3:20 --inference bp -o search",
-        "dissensus select votes.csv --model fmm -k 1,2,4,8,16,32 --grid alpha=1.5,2,3",
-        "dissensus select votes.store -k 4,8 --cluster tcp://10.0.0.1:8786 --scratch /data/scratch -o search",
+    epilog=examples(
+        "dissensus select votes.csv -k 3:20 -l 3:20 -o search",
+        "dissensus select votes.csv --model fmm -k 1,2,4,8,16 --grid alpha=1.5,2,3",
     )
 )
-@unbundled
 def select(
     context: typer.Context,
     file: LabelFile,
-    output: TablesOutput,
-    reading: Reading,
-    grid: Grid,
-    features: ItemFeatures,
-    page: Page,
-    cluster: Cluster,
+    item_column: ItemColumn = None,
+    annotator_column: AnnotatorColumn = [],
+    label_column: LabelColumn = [],
+    label_type: LabelTypes = None,
+    classes: Classes = [],
+    items: ItemTable = None,
+    features: Features = None,
+    model: Annotated[
+        str, option("NAME", "Model to search (pgm).", "--model", "-m", autocompletion=model_names)
+    ] = "pgm",
+    item_clusters: Annotated[
+        str | None, option("3:20", "Numbers of item clusters.", "--item-clusters", "-k")
+    ] = None,
+    annotator_clusters: Annotated[
+        str | None, option("3:20", "Numbers of annotator clusters.", "--annotator-clusters", "-l")
+    ] = None,
+    grid: Annotated[
+        list[str], option("NAME=VALUES", "Values of another setting; repeatable.", "--grid", "-g")
+    ] = [],
+    set: SetOption = [],
+    criterion: Annotated[str, option("NAME", "held-out, dev, or another criterion.")] = "held-out",
+    dev: Annotated[Path | None, option("FILE", "Labels of other items, to judge settings by.")] = None,
+    test_size: Annotated[float, option("SHARE", "Share of the labels that is hidden (0.2).")] = 0.2,
+    repeats: Annotated[int, option("N", "Splits on which the best settings are tried (5).")] = 5,
+    seed: Seed = 0,
+    jobs: Jobs = ALL_CORES,
+    output: OutputDirectory = None,
+    force: Force = False,
+    no_report: NoReport = False,
+    cluster: Cluster = None,
+    scratch: Scratch = None,
     as_json: Json = False,
 ) -> None:
-    """Choose K and L, or any setting, by labels not seen; a killed search goes on where it was."""
-    directory = output.directory(f"{stem(file, reading.question)}-search")
-    estimator = grid.estimator()
-    values = grid.values(estimator)
-    cluster.check()
+    """Choose K and L, or any setting, by hidden labels; a killed search goes on."""
+    from dissensus.models import build_model, check_known
+    from dissensus.tables.results import check_output, claimed
+
+    directory = output or Path(f"{stem(file)}-search")
+    check_output(directory, force)
+    check_cluster(cluster)
+    estimator = build_model(model, dict(map(parse_setting, set)), seed=seed)
+    known = estimator.get_params(deep=False)
+    sizes = {CLUSTERS["item_clusters"]: item_clusters, CLUSTERS["annotator_clusters"]: annotator_clusters}
+    values = {
+        name: parse_values(given or USUAL)
+        for name, given in sizes.items()
+        if given is not None or name in known
+    }
+    values |= {name.strip(): parse_values(tried) for name, _, tried in (text.partition("=") for text in grid)}
+    check_known(model, values, known)
     from dissensus.evaluate.select import select as search
-    from dissensus.tables.results import claimed
+    from dissensus.large.resources import resources
     from dissensus.workflow.runs import write_selection
 
-    annotations = page.hidden(features.attached(reading.read(file)))
-    dev = None if grid.dev is None else features.attached(reading.read(grid.dev))
+    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    labels = with_features(columns.read(file, items=items), features)
+    others = None if dev is None else with_features(columns.read(dev, items=items), features)
     notice: dict[str, Any] = {"command": command_line(context), "source": str(file)}
     kept = directory, f"{directory} keeps what is finished: run the same again"
     with (
         resumable(*kept),
-        claimed(directory, notice, output.force),
-        cluster.in_use(grid.jobs),
+        claimed(directory, notice, force),
+        resources(n_workers=jobs, cluster=cluster, scratch=scratch),
     ):
         selection = search(
+            labels,
             estimator,
-            annotations,
             values,
-            criterion=grid.criterion,
-            dev=dev,
-            test_size=grid.test_size,
-            repeats=grid.repeats,
-            finalists=grid.finalists,
+            criterion=criterion,
+            dev=others,
+            test_size=test_size,
+            repeats=repeats,
             directory=directory,
-            n_jobs=grid.jobs,
-            seed=grid.seed,
+            n_jobs=jobs,
+            seed=seed,
         )
-    looks = page.settings(file.name, features.text_column)
-    with resumable(*kept), output.writing():
-        summary = write_selection(
-            selection, annotations, directory, **notice, reading=reading.given(), page=looks
-        )
-    say_missing(summary["report_missing"], directory, file)
+    with resumable(*kept), last_result():
+        page = None if no_report else {"title": file.name}
+        summary = write_selection(selection, labels, directory, **notice, reading=columns.given(), page=page)
     if as_json:
         show_json(summary)
         return
-    say(amounts(annotations))
-    _show(selection, grid.criterion)
+    say(amounts(labels))
+    _show(selection, criterion)
+    say_missing(summary["report_missing"], directory)
     say_written(directory, summary["files"])
 
 

@@ -17,72 +17,70 @@ process is; the models see the labels alone. How close do raw counts, and each m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example, last_result, option
-from dissensus.cli.options import Json, Output, command_line, say_written, unbundled, under
-from dissensus.cli.terminal import amounts, say, show_json, show_table
+from dissensus.cli.app import app, examples, last_result, option
+from dissensus.cli.options import Force, Json, OutputDirectory, Seed, command_line, say_written
+from dissensus.cli.terminal import amounts, say, say_page, show_json, show_table
 from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dissensus.evaluate.bootstrap import Interval
-    from dissensus.evaluate.compare import HeldOut
     from dissensus.labels.simulation import Simulation
-    from dissensus.models.base import Model
-    from dissensus.workflow.refine import Refinement
-
-_crowd = under("The crowd")
-DIRICHLETS = ("alpha", "gamma", "tau")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Crowd:
-    """The settings of :func:`dissensus.simulate`, under its own names."""
-
-    n_items: Annotated[int, _crowd("M", "Number of items.")] = 500
-    n_annotators: Annotated[int, _crowd("N", "Number of annotators.")] = 100
-    n_classes: Annotated[int, _crowd("P", "Number of classes.")] = 4
-    n_item_clusters: Annotated[int, _crowd("K", "Number of item clusters.", "--item-clusters", "-k")] = 5
-    n_annotator_clusters: Annotated[
-        int, _crowd("L", "Number of annotator clusters.", "--annotator-clusters", "-l")
-    ] = 3
-    labels_per_item: Annotated[int, _crowd("R", "Number of labels for each item.")] = 5
-    load: Annotated[str, _crowd("even|long-tail", "How the labels are spread over the annotators.")] = "even"
-    alpha: Annotated[str, _crowd("A[,A…]", "Dirichlet of the label distributions.")] = "0.5"
-    gamma: Annotated[str, _crowd("G[,G…]", "Dirichlet of the item cluster sizes.")] = "5"
-    tau: Annotated[str, _crowd("T[,T…]", "Dirichlet of the annotator cluster sizes.")] = "5"
-    pairs: Annotated[
-        Path | None,
-        _crowd("FILE", "File of labels: the same annotators label the same items, with new answers."),
-    ] = None
-    seed: Annotated[int, _crowd("N", "Seed of the random numbers.")] = 0
 
 
 @app.command(
-    epilog=example(
+    epilog=examples(
         "dissensus simulate -o crowd",
-        "dissensus simulate --n-items 2000 --n-annotators 300 --load long-tail -k 8 -l 4 --seed 7 -o crowd",
+        "dissensus simulate --n-items 2000 --load long-tail -k 8 -l 4 --seed 7 -o crowd",
     )
 )
-@unbundled
-def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json = False) -> None:
-    """Draw labels from the generative process, and write them with the truth they came from."""
-    directory = output.directory("simulated-crowd")
+def simulate(
+    context: typer.Context,
+    n_items: Annotated[int, option("M", "Number of items (500).")] = 500,
+    n_annotators: Annotated[int, option("N", "Number of annotators (100).")] = 100,
+    n_classes: Annotated[int, option("P", "Number of classes (4).")] = 4,
+    item_clusters: Annotated[int, option("K", "Number of item clusters (5).", "--item-clusters", "-k")] = 5,
+    annotator_clusters: Annotated[
+        int, option("L", "Number of annotator clusters (3).", "--annotator-clusters", "-l")
+    ] = 3,
+    labels_per_item: Annotated[int, option("R", "Number of labels for each item (5).")] = 5,
+    load: Annotated[str, option("even|long-tail", "How labels are spread over annotators.")] = "even",
+    alpha: Annotated[str, option("A[,A…]", "Dirichlet of the label distributions.")] = "0.5",
+    gamma: Annotated[str, option("G[,G…]", "Dirichlet of the item cluster sizes.")] = "5",
+    tau: Annotated[str, option("T[,T…]", "Dirichlet of the annotator cluster sizes.")] = "5",
+    pairs: Annotated[Path | None, option("FILE", "Labels whose items and annotators are taken.")] = None,
+    seed: Seed = 0,
+    output: OutputDirectory = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Draw labels from the generative process, and write them with their truth."""
     from dissensus.labels import simulation
-    from dissensus.labels.sources import as_annotations
+    from dissensus.tables.results import check_output
 
-    settings = asdict(crowd) | {name: numbers(name, getattr(crowd, name)) for name in DIRICHLETS}
-    pairs = None if crowd.pairs is None else as_annotations(crowd.pairs)
-    drawn = simulation.simulate(**settings | {"pairs": pairs})
-    settings["pairs"] = None if crowd.pairs is None else str(crowd.pairs)
+    directory = output or Path("simulated-crowd")
+    check_output(directory, force)
+    settings: dict[str, Any] = {
+        "n_items": n_items,
+        "n_annotators": n_annotators,
+        "n_classes": n_classes,
+        "n_item_clusters": item_clusters,
+        "n_annotator_clusters": annotator_clusters,
+        "labels_per_item": labels_per_item,
+        "load": load,
+        "alpha": numbers("alpha", alpha),
+        "gamma": numbers("gamma", gamma),
+        "tau": numbers("tau", tau),
+        "pairs": None if pairs is None else str(pairs),
+        "seed": seed,
+    }
+    drawn = simulation.simulate(**settings)
     with last_result():
-        summary = write_simulation(
-            drawn, directory, settings=settings, command=command_line(context), force=output.force
-        )
+        command = command_line(context)
+        summary = write_simulation(drawn, directory, settings=settings, command=command, force=force)
     if as_json:
         show_json(summary)
         return
@@ -138,109 +136,70 @@ CROWD: dict[str, Any] = {
 }
 
 
-@app.command(epilog=example("dissensus demo", "dissensus demo --seed 3 -o demo-output"))
-@unbundled
+@app.command(epilog=examples("dissensus demo", "dissensus demo --seed 3 -o demo-output"))
 def demo(
     context: typer.Context,
-    output: Output,
-    seed: Annotated[int, option("N", "Seed of the random numbers: another seed draws another crowd.")] = 0,
+    seed: Seed = 0,
+    output: OutputDirectory = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Simulate a crowd whose truth is known, refine its labels, and show how close each model comes."""
-    directory = output.directory("demo-output")
-    from dissensus.tables.results import output_directory, write_summary
-    from dissensus.workflow.runs import write_run
-
-    found, command, looks = contest(seed), command_line(context), {"title": "A simulated crowd"}
-    with last_result(), output_directory(directory, output.force) as folder:
-        write_simulation(found.simulation, folder / "crowd", settings=CROWD, command=command)
-        write_run(found.run, folder / "refined", command=command, source="crowd/annotations.csv", page=looks)
-        rows = [
-            {
-                "name": one.name,
-                "settings": one.model.get_params(deep=False),
-                "kl": one.kl._asdict(),
-                "accuracy": one.accuracy,
-                "score": one.score,
-            }
-            for one in found.contenders
-        ]
-        summary = write_summary(folder, {"command": command, "crowd": CROWD, "contenders": rows})
-    if as_json:
-        show_json(summary)
-    else:
-        _show(found, directory)
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A fitted model against the truth."""
-
-    name: str
-    model: Model
-    kl: Interval  # KL(population ‖ estimate) in nats
-    accuracy: float  # share of items whose most likely class is the population's
-    score: float | None  # mean log-probability of hidden labels
-
-
-@dataclass(frozen=True)
-class Contest:
-    """The crowd, the contenders in order of their distance to the truth, and the run to be written."""
-
-    simulation: Simulation
-    contenders: list[Contender]
-    run: Refinement
-
-
-def contest(seed: int) -> Contest:
-    """Simulate a crowd, fit the best settings of every model, and hold each against the population."""
+    """Simulate a crowd whose truth is known, and show how close models come."""
     from dissensus.evaluate.bootstrap import bootstrap_interval
-    from dissensus.evaluate.compare import choose_model
     from dissensus.labels.simulation import simulate
     from dissensus.metrics import accuracy, kl
     from dissensus.models import name_of
+    from dissensus.models.base import Model
     from dissensus.models.counting import EmpiricalDistribution
-    from dissensus.workflow.refine import Refinement
+    from dissensus.tables.results import check_output, output_directory, write_summary
+    from dissensus.workflow.refine import fit
+    from dissensus.workflow.runs import write_run
 
+    directory = output or Path("demo-output")
+    check_output(directory, force)
     simulation = simulate(**CROWD, seed=seed)
-    annotations, truth = simulation.annotations, simulation.population
-    choice = choose_model(annotations, seed)
-    best: dict[str, HeldOut] = {}  # of every model, the settings with the highest held-out score
-    for row in choice.table:
-        name = name_of(row.model)
-        if name not in best or row.score > best[name].score:
-            best[name] = row
-    rivals: list[tuple[str, Model, float | None]] = [
-        ("raw counts", EmpiricalDistribution(smoothing=0.0), None),
-        *((name, row.model, row.score) for name, row in best.items()),
-    ]
-    contenders = []
-    for name, model, score in rivals:
-        shares = model.fit(annotations).label_distributions_
+    labels, truth = simulation.annotations, simulation.population
+    run = fit(labels, seed=seed)
+    best: dict[str, tuple[Model, float | None]] = {
+        "raw counts": (EmpiricalDistribution(smoothing=0.0), None),
+    }
+    for row in sorted(run.held_out, key=lambda row: row.score):  # of every model, its best settings
+        best[name_of(row.model)] = row.model, row.score
+    rows = []
+    for name, (model, held_out) in best.items():
+        shares = model.fit(labels).label_distributions_
         distance = bootstrap_interval(kl, truth, shares)
-        contenders.append(Contender(name, model, distance, accuracy(truth, shares), score))
-    # The chosen model is one of the contenders, and fitted with them.
-    run = Refinement(annotations, choice.model, choice.table, choice.reason, seed)
-    return Contest(simulation, sorted(contenders, key=lambda one: one.kl.value), run)
-
-
-def _show(found: Contest, directory: Path) -> None:
-    crowd = found.simulation.annotations
-    K, L, _ = found.simulation.theta.shape
-    R = crowd.n_labels // crowd.n_items
+        rows.append(
+            {
+                "name": name,
+                "settings": model.get_params(deep=False),
+                "kl": distance._asdict(),
+                "accuracy": accuracy(truth, shares),
+                "score": held_out,
+            }
+        )
+    rows.sort(key=lambda row: row["kl"]["value"])
+    command, page = command_line(context), {"title": "A simulated crowd"}
+    with last_result(), output_directory(directory, force) as folder:
+        write_simulation(simulation, folder / "crowd", settings=CROWD, command=command)
+        write_run(run, folder / "refined", command=command, source="crowd/annotations.csv", page=page)
+        summary = write_summary(folder, {"command": command, "crowd": CROWD, "contenders": rows})
+    if as_json:
+        show_json(summary)
+        return
     say(
-        f"A simulated crowd: {crowd.n_items:,} items in {K} clusters, {R} labels each,",
-        f"by {crowd.n_annotators} annotators in {L} clusters. What would the whole population answer?",
+        f"A simulated crowd: {CROWD['n_items']} items in {CROWD['n_item_clusters']} clusters, "
+        f"{CROWD['labels_per_item']} labels each,",
+        f"by {CROWD['n_annotators']} annotators in {CROWD['n_annotator_clusters']} clusters. "
+        "What would the whole population answer?",
         "",
     )
-    rows = [
-        [one.name, one.kl.value, f"{one.kl.low:.3f} – {one.kl.high:.3f}", f"{one.accuracy:.1%}", one.score]
-        for one in found.contenders
-    ]
+    shown = []
+    for row in rows:
+        ends = f"{row['kl']['low']:.3f} – {row['kl']['high']:.3f}"
+        shown.append([row["name"], row["kl"]["value"], ends, f"{row['accuracy']:.1%}", row["score"]])
     columns = ["model", "KL to the truth", "95 % interval", "top class right", "hidden labels (log)"]
-    show_table("How close each comes (nats, lower is better)", columns, rows, best=0)
-    say(
-        f"Refined labels ({found.run.model}): {directory / 'refined' / 'labels.csv'}",
-        f"A page to look at: {directory / 'refined' / 'report.html'}",
-        f"The crowd and its truth: {directory / 'crowd'}",
-    )
+    show_table("How close each comes (nats, lower is better)", columns, shown, best=0)
+    say(f"Refined labels ({run.model}): {directory / 'refined' / 'labels.csv'}")
+    say(f"The crowd and its truth: {directory / 'crowd'}")
+    say_page(directory / "refined" / "report.html")

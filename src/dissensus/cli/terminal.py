@@ -10,6 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.progress import printable
@@ -44,6 +45,21 @@ def note(line: str) -> None:
 
     console = Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
     console.print(f"note: {printable(line)}", style="yellow", soft_wrap=True)
+
+
+def say_page(path: Path) -> None:
+    """Say where a page is, as a link that a terminal opens."""
+    from rich.style import Style
+    from rich.text import Text
+
+    link = Style(link=path.resolve().as_uri())
+    out().print(Text("Page: ") + Text(printable(str(path)), link), soft_wrap=True)
+
+
+def say_missing(reason: str | None, run: Path) -> None:
+    """Say why a run has no page, and how to try again."""
+    if reason is not None:
+        note(f"no page ({reason}); try again with: dissensus report {run}")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], best: int = -1) -> None:

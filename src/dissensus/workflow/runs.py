@@ -19,24 +19,27 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dissensus.annotators.pseudonyms import pseudonymous
-from dissensus.annotators.saved_verdicts import ANNOTATORS
+from dissensus.annotators.saved_verdicts import ANNOTATORS, read_verdicts
 from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
+from dissensus.labels.rows import joined
 from dissensus.labels.vocabulary import arrow_table
-from dissensus.models import name_of, title_of
+from dissensus.models import name_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.ratings import NumericRatings
+from dissensus.models.scoring import in_classes
 from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.progress import shown
 from dissensus.tables.atomic import restore
@@ -59,10 +62,11 @@ if TYPE_CHECKING:
     from dissensus.evaluate.recovery import Recovery
     from dissensus.evaluate.select import Selection
 
-from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit_told, timed
+from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit, fit_told, timed
+from dissensus.workflow.run_labels import load_labels, save_labels
 
 LABELS, MODEL, REPORT = LABELS_FILE, "model.safetensors", "report.html"
-CELLS = "cells.csv"
+CELLS, MODEL_SUFFIX = "cells.csv", ".safetensors"
 PAGE_BYTES = 100  # a label, about, to make the page
 
 
@@ -87,7 +91,7 @@ def write_run(
     :func:`dissensus.write_report` (an empty mapping does); None: no page. ``more`` joins the summary;
     ``cells`` are the table of a search.
     """
-    seconds, found, missing = dict(run.seconds), None, None
+    seconds, found, missing, steps = dict(run.seconds), None, None, list[str]()
     with output_directory(directory, force) as folder, shown() as tell:
         if cells:
             write_rows(cells, folder / CELLS)
@@ -102,14 +106,15 @@ def write_run(
             if not run.annotations.anonymous:
                 write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
             run.model.save_apart(folder / MODEL)
+            save_labels(run.annotations, folder)
         if page is not None:
             with timed("report", seconds):
                 known = {"verdicts": found, "description": described, "held_out": run.held_out}
                 settings = {"command": command, "progress": tell, "run": str(directory), **known, **page}
-                missing = _write_page(run, folder / REPORT, settings)
+                steps, missing = _write_page(run, folder / REPORT, settings)
         notice = {"command": command, "source": source, "reading": dict(reading or {}), **(more or {})}
         views = None if found is None else found.in_words()
-        later = {"views": views, "seconds": seconds, "report_missing": missing}
+        later = {"views": views, "next_steps": steps, "seconds": seconds, "report_missing": missing}
         return write_summary(folder, summary(run, described) | notice | later)
 
 
@@ -149,19 +154,18 @@ def write_recovery(
         return write_summary(folder, content)
 
 
-def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str | None:
-    """The run as one page; why there is none, where it cannot be made: that must not cost the fit."""
+def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> tuple[list[str], str | None]:
+    """Write the run as one page, and give its first sentences; or why there is none: the fit must not be lost."""
     from dissensus.report.page import write_report
 
     allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * run.annotations.n_labels
     if allowed is not None and needed > allowed:
-        return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
+        return [], f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
     settings = {"seed": run.seed, "test_size": run.test_size, **settings}
     try:
-        write_report(run.model, run.annotations, path, **settings)
+        return write_report(run.annotations, run.model, path, **settings), None
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+        return [], f"{type(error).__name__}: {error}"
 
 
 # ---- what is written ----------------------------------------------------------------------------------
@@ -241,11 +245,12 @@ def summary(run: Refinement, described: Description) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SavedRun:
-    """What a directory of ours, or a model file alone, still knows of a run."""
+    """A finished run read back: its model and, where they are known, labels, summary and search table."""
 
     model: Model
     summary: dict[str, Any]  # empty where there is only a model
     cells: list[dict[str, str]] | None  # of a search
+    labels: Annotations | None = None
 
     def evidence(self) -> dict[str, Any]:
         """What the page shows beside the model, by the names of :func:`dissensus.write_report`."""
@@ -254,76 +259,113 @@ class SavedRun:
         return {"held_out": self.summary.get("held_out") or None, "selection": self.cells, **same}
 
 
-def open_run(place: Path) -> SavedRun:
-    """A run's directory, or a model file, read back."""
+@dataclass(frozen=True)
+class OpenRun(SavedRun):
+    """A run with its labels."""
+
+    labels: Annotations
+
+
+Read = Callable[..., Annotations]  # reads a file, with settings by keyword
+
+
+def is_run(place: Path) -> bool:
+    """Whether it is a finished run's directory or a saved model, and no file of labels."""
+    return place.suffix == MODEL_SUFFIX or is_ours(place)
+
+
+def load_run(place: Path) -> SavedRun:
+    """Read back a run's directory, or a model file alone."""
     from dissensus.text.guided.files import load_model
 
     restore(place)
+    if not is_run(place):
+        raise DataError(f"{place}: is no run and no saved model; fit the labels first: dissensus fit {place}")
     if not place.is_dir():
-        return SavedRun(load_model(place), {}, None)
+        model = load_model(place)
+        return SavedRun(model, {}, None, model.training_labels() if isinstance(model, HPGM) else None)
     known, cells = read_summary(place), None
+    if not (place / MODEL).is_file():
+        raise DataError(f"{place}: holds no fitted model; name the directory that fit or select wrote")
     if (place / CELLS).is_file():
         with (place / CELLS).open(newline="", encoding="utf-8") as file:
             cells = list(csv.DictReader(file))
-    return SavedRun(load_model(place / MODEL), known, cells)
+    return SavedRun(load_model(place / MODEL), known, cells, load_labels(place))
+
+
+def open_labels(place: Path, read: Read, *, items: Any = None, annotators: Any = None) -> Annotations:
+    """The labels of a file, or those that a finished run keeps, with these tables joined."""
+    sides = {
+        name: table for name, table in (("items", items), ("annotators", annotators)) if table is not None
+    }
+    if not is_run(place):
+        return read(place, **sides)
+    labels = load_labels(place) if place.is_dir() else load_run(place).labels
+    if labels is None:
+        raise DataError(f"{place}: does not keep its labels; name their file")
+    return with_side_tables(labels, items, annotators, None, ("item", "annotator"), False)
+
+
+def open_run(
+    place: Path,
+    read: Read,
+    file: Path | None = None,
+    *,
+    items: Any = None,
+    annotators: Any = None,
+    draws: bool = False,
+    seed: int = 0,
+    n_jobs: int = -1,
+) -> OpenRun:
+    """A run and its labels, those of ``file`` or those it keeps; of a file of labels, a fit to them.
+
+    With ``draws`` the model is one that plans and verdicts can be taken from: where the run's own keeps no
+    draws, HPGM is fitted to its labels.
+    """
+    if file is None or not is_run(place):
+        labels = open_labels(file or place, read, items=items, annotators=annotators)
+    else:
+        sides = {"items": items, "annotators": annotators}
+        given = {name: table for name, table in sides.items() if table is not None}
+        labels = read(file, like=reading_of(place), **given)
+    saved = load_run(place) if is_run(place) else None
+    model = None if saved is None else saved.model
+    if model is None or (draws and not isinstance(model, HPGM | NumericRatings)):
+        model = posterior_of(labels, seed, n_jobs)
+    return OpenRun(model, saved.summary if saved else {}, saved.cells if saved else None, labels)
+
+
+def posterior_of(labels: Annotations, seed: int = 0, n_jobs: int = -1) -> Model:
+    """Fit the model whose draws verdicts and plans come from; another where labels do not allow it."""
+    if labels.label_type == "numeric":
+        return NumericRatings().fit(labels)
+    if labels.anonymous:
+        return fit(labels, fast=True, seed=seed, n_jobs=n_jobs).model
+    return HPGM(seed=seed, n_jobs=n_jobs).fit(labels)
 
 
 def reading_of(place: Path) -> dict[str, Any]:
-    """How the labels of a run were read, by the names of options; empty where nothing was said of it."""
+    """The settings that the labels of a run were read with; empty where nothing was said of it."""
     kept = read_summary(place).get("reading") if is_ours(place) else None
     return kept if isinstance(kept, dict) else {}
 
 
-def is_run(place: Path) -> bool:
-    """Is it a finished run's directory or a saved model, and no file of labels?"""
-    return place.suffix == ".safetensors" or is_ours(place)
+def people_of(place: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) -> tuple[dict[str, Any], str]:
+    """Columns of what is known of each annotator, and the number of views in words.
 
-
-def posterior_of(
-    place: Path, read: Callable[[Path], Annotations], *, seed: int = 0, n_jobs: int = -1
-) -> tuple[HPGM, Annotations]:
-    """The draws that verdicts and plans come from: a finished run's, or those of a fit to a file's labels."""
-    if not is_run(place):
-        annotations = read(place)
-        return HPGM(seed=seed, n_jobs=n_jobs).fit(annotations), annotations
-    model = open_run(place).model
-    if not isinstance(model, HPGM):
-        raise DataError(
-            f"{place}: its model is {title_of(model)}, which keeps no draws; name the file of labels, or a "
-            "run of the model hpgm"
-        )
-    return model, model.training_labels()
-
-
-def labels_of(
-    place: Path, read: Callable[[Path], Annotations], items: Path | None, annotators: Path | None
-) -> Annotations:
-    """The labels of a file, or those that a finished run keeps, with these tables joined."""
-    if not is_run(place):
-        return read(place)
-    saved = open_run(place)
-    if not isinstance(saved.model, HPGM):
-        raise DataError(f"{place}: {title_of(saved.model)} does not keep its labels; name their file")
-    names = "item", "annotator"
-    return with_side_tables(saved.model.training_labels(), items, annotators, None, names, False)
-
-
-def opened(
-    place: Path, file: Path | None, read: Callable[[Path], Annotations], tables: tuple[Any, Any, Any]
-) -> tuple[SavedRun, Annotations]:
-    """A run and its labels, from a file or as it keeps them; of labels alone, a fit to them.
-
-    ``tables`` of items, annotators and gold join labels that a run keeps; a file's are read with it.
+    They are those that a finished run keeps, or come from its draws, or from a fit to the labels.
     """
-    if file is None and not is_run(place):
-        model, labels = posterior_of(place, read)
-        return SavedRun(model, {}, None), labels
-    saved = open_run(place)
-    if file is not None:
-        return saved, read(file)
-    if not isinstance(saved.model, HPGM):
-        raise DataError(f"{place}: {title_of(saved.model)} does not keep its labels; name their file too")
-    return saved, with_side_tables(saved.model.training_labels(), *tables, ("item", "annotator"), False)
+    kept = read_verdicts(place)
+    if kept is not None:
+        return kept
+    run = open_run(place, read, draws=True, seed=seed, n_jobs=n_jobs)
+    if isinstance(run.model, NumericRatings):
+        table = annotator_table(Refinement(run.labels, run.model, [], "", seed))
+        return {name: table[name].to_pylist() for name in table.column_names}, ""
+    from dissensus.annotators.verdicts import annotator_verdicts
+
+    found = annotator_verdicts(run.labels, run.model)
+    return found.columns(), found.in_words()
 
 
 # ---- labels over time ---------------------------------------------------------------------------------
@@ -338,28 +380,32 @@ def update_run(
     source: str = "",
     page: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Add labels to a finished run and let its chains go on; the run is replaced, or ``directory`` written.
+    """Add labels to a finished run; the run is replaced, or ``directory`` written.
 
-    Gives back the new summary. What the old run was compared by belongs to fewer labels and is left out.
+    The chains of HPGM go on from where they ended; any other model, and one with features of the items, is
+    fitted to all labels again. What the old run was compared by belongs to fewer labels and is left out.
     """
-    saved = open_run(place)
-    if not isinstance(saved.model, HPGM):
-        raise DataError(
-            f"{place}: its model is {title_of(saved.model)}, which cannot go on from where it ended; fit the "
-            "old and the new labels together (a run of the model hpgm can be updated)"
-        )
+    saved = load_run(place)
     directory = place if directory is None else directory
     if not place.is_dir() and directory == place:
         raise DataError(f"{place}: is a model without a run; name a directory to write")
     check_output(directory)
-    learned = saved.model.training_labels()
-    _refuse_update(place, learned, new)
-    before, seconds = learned.n_labels, dict[str, float]()
+    if saved.labels is None:
+        raise DataError(f"{place}: does not keep its labels; fit the old and the new labels together")
+    old, before, seconds = saved.labels, saved.labels.n_labels, dict[str, float]()
+    _refuse_update(place, old, new)
+    if old.label_type == "numeric":  # ratings may be numbers that nobody gave before
+        codes, numbers = old.class_vocabulary.extended(new.class_vocabulary)
+        old = replace(old, label=codes[old.label], class_vocabulary=numbers)
+    both = _with_both_tables(joined(old, in_classes(new, old.class_vocabulary)), old, new)
     with timed("update", seconds), shown() as tell, fit_told(saved.model, 0.0, tell):
-        model = saved.model.update(new)
+        if isinstance(saved.model, HPGM) and saved.model.can_continue:
+            model: Model = saved.model.update(new)
+        else:
+            model = type(saved.model)(**saved.model.get_params(deep=False)).fit(both)
     known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
-    labels, estimate = model.training_labels(), known.get("estimate", "population")
-    run = Refinement(labels, model, [], "", known.get("seed", model.seed), seconds, estimate=estimate)
+    seed, estimate = known.get("seed", getattr(model, "seed", 0)), known.get("estimate", "population")
+    run = Refinement(both, model, [], "", seed, seconds, estimate=estimate)
     updated = {"from": saved.summary.get("source", str(place)), "n_labels": before}
     return write_run(
         run,
@@ -370,6 +416,21 @@ def update_run(
         page=page,
         more={"updated": updated},
     )
+
+
+def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> Annotations:
+    """The labels with the side tables of the old and the new ones, rows of the old first."""
+    import pyarrow as pa
+
+    tables: dict[str, pa.Table] = {}
+    for side, key in (("item_table", "items"), ("annotator_table", "annotators")):
+        parts = [table for labels in (old, new) if (table := getattr(labels, side)) is not None]
+        if parts:
+            parts = [part.rename_columns([key, *part.column_names[1:]]) for part in parts]
+            merged = pa.concat_tables(parts, promote_options="permissive")
+            _, first = np.unique(merged.column(0).to_numpy(zero_copy_only=False), return_index=True)
+            tables[key] = merged.take(pa.array(np.sort(first)))
+    return both.with_tables(**tables) if tables else both
 
 
 def _refuse_update(place: Path, learned: Annotations, new: Annotations) -> None:

@@ -347,6 +347,11 @@ class HPGM(SampledMixin, Model):
 
     # ---- labels that come later -------------------------------------------------------------------------
 
+    @property
+    def can_continue(self) -> bool:
+        """Whether there are chains to go on with, over labels alone."""
+        return bool(self.last_states_) and not self.use_features
+
     def update(self, new: Any) -> Self:
         """Learn from more labels: the chains go on from where they ended, for a sixth of the sweeps of a fit.
 

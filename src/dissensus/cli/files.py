@@ -1,0 +1,164 @@
+"""``dissensus import`` and ``export``: any file of labels as a plain table or a store; refined labels out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dissensus.cli.app import app, examples, last_result, option
+from dissensus.cli.options import (
+    AnnotatorColumn,
+    Classes,
+    Columns,
+    ItemColumn,
+    ItemTable,
+    LabelColumn,
+    LabelTypes,
+    SafeCsv,
+    in_list,
+)
+from dissensus.cli.terminal import amounts, count, say
+from dissensus.errors import DataError, ParameterError
+
+STORE = ".store"  # what the name of a store ends in
+
+
+@app.command(
+    "import",
+    epilog=examples(
+        "dissensus import project-1.json --question sentiment -o labels.csv",
+        "dissensus import survey.csv --layout wide --ignore-case -o labels.csv",
+        "dissensus import votes-1.csv votes-2.csv -o votes.store --memory 8GB",
+    ),
+)
+def import_labels(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="Labels; several files or folders for a store.")
+    ],
+    output: Annotated[
+        Path,
+        option("FILE", "Table (.csv, .jsonl, .parquet, also .gz) or NAME.store to write.", "--output", "-o"),
+    ],
+    item_column: ItemColumn = None,
+    annotator_column: AnnotatorColumn = [],
+    label_column: LabelColumn = [],
+    label_type: LabelTypes = None,
+    classes: Classes = [],
+    layout: Annotated[
+        Literal["long", "wide", "counts"] | None,
+        option("LAYOUT", "long, wide (annotators) or counts (classes)."),
+    ] = None,
+    format: Annotated[str | None, option("NAME", "Format, where the content does not tell it.")] = None,
+    question: Annotated[str | None, option("NAME", "The question to read, of several.")] = None,
+    text_column: Annotated[str | None, option("NAME", "Column of the items' text.")] = None,
+    separator: Annotated[
+        str | None, option("CHAR", "Separator of the classes in one answer, as in a|b.")
+    ] = None,
+    duplicates: Annotated[
+        Literal["keep", "first", "last", "error"],
+        option("WHICH", "keep, first, last or error, for repeated labels."),
+    ] = "keep",
+    missing_words: Annotated[list[str], option("NA,…", "Words that mean that there is no label.")] = [],
+    ignore_case: Annotated[
+        bool, option(None, "Merge classes that differ in case alone.", "--ignore-case")
+    ] = False,
+    keep_rejected: Annotated[bool, option(None, "Read rejected assignments too.", "--keep-rejected")] = False,
+    encoding: Annotated[str | None, option("NAME", "Encoding, if it is not UTF-8.")] = None,
+    items_to: Annotated[
+        Path | None, option("FILE", "Table to write of what is said about the items.")
+    ] = None,
+    memory: Annotated[str | None, option("SIZE", "Memory to keep to for a store, such as 8GB.")] = None,
+    safe_csv: SafeCsv = False,
+) -> None:
+    """Convert any file of labels to a plain table, or large files to a store."""
+    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    more = {"duplicates": duplicates, "format": format, "missing_words": in_list(missing_words)}
+    only_tables = {
+        "layout": layout,
+        "question": question,
+        "text_column": text_column,
+        "separator": separator,
+        "encoding": encoding,
+        "ignore_case": ignore_case,
+        "keep_rejected": keep_rejected,
+    }
+    if output.suffix == STORE:
+        from dissensus.large.packing import write_store
+
+        asked = [name for name, value in only_tables.items() if value] + ["items_to"] * (items_to is not None)
+        if asked:
+            raise ParameterError(
+                f"--{asked[0].replace('_', '-')} is not for a store; write a table first, and a store of it"
+            )
+        with last_result():
+            manifest = write_store(files, output, memory=memory, **columns.given(), **more)
+        say(
+            f"{count(manifest.n_labels, 'label')} by {count(manifest.n_annotators, 'annotator')} on "
+            f"{count(manifest.n_items, 'item')}, {count(manifest.n_classes, 'class', 'classes')}"
+        )
+        say(f"Wrote {output}/: {manifest.n_bytes / 1e6:,.1f} MB")
+        return
+    if len(files) > 1:
+        raise ParameterError(f"several files go into a store; name it, as in -o {output.stem}{STORE}")
+    file = files[0]
+    for path in (output, items_to):
+        if path is not None and path.exists() and path.samefile(file):
+            raise DataError(f"{path}: is the file being read; name another with -o or --items-to")
+    labels = columns.read(file, **more, **only_tables)
+    from dissensus.tables.results import for_spreadsheets, label_table
+    from dissensus.tables.write import write_tables
+
+    if items_to is not None and labels.item_table is None:
+        raise DataError(f"{file}: says nothing about items; leave out --items-to")
+    tables = {output: label_table(labels)} | ({} if items_to is None else {items_to: labels.item_table})
+    with for_spreadsheets(safe_csv), last_result():
+        write_tables(tables)
+    say(f"Wrote {output}: {amounts(labels)}")
+    if items_to is not None:
+        say(f"Wrote {items_to}: {count(labels.n_items, 'item')}")
+
+
+def format_names(incomplete: str) -> list[str]:
+    """Complete the name of an output format in the shell."""
+    from dissensus.tables.write import OUTPUT_FORMATS
+
+    return [name for name in OUTPUT_FORMATS if name.startswith(incomplete)]
+
+
+@app.command(
+    "export",
+    epilog=examples(
+        "dissensus export refined -o labels.parquet",
+        "dissensus export refined -o rows.csv --format weighted",
+        "dissensus export refined -o tasks.json --format label-studio --items texts.csv",
+    ),
+)
+def export_labels(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory, or its model.safetensors.")],
+    output: Annotated[Path, option("PATH", "File (or dataset directory) to write.", "--output", "-o")],
+    format: Annotated[
+        str | None,
+        option(
+            "NAME",
+            "csv, parquet, jsonl, huggingface, label-studio or weighted.",
+            autocompletion=format_names,
+        ),
+    ] = None,
+    items: ItemTable = None,
+    question: Annotated[str, option("NAME", "Label Studio: the name of the control.")] = "label",
+    to_name: Annotated[str, option("NAME", "Label Studio: the name of what is labelled.")] = "text",
+    safe_csv: SafeCsv = False,
+) -> None:
+    """Write refined labels for another tool: tables, Hugging Face, Label Studio."""
+    from dissensus.tables.results import for_spreadsheets
+    from dissensus.tables.tables import open_table
+    from dissensus.tables.write import write_labels
+    from dissensus.workflow.runs import load_run
+
+    fitted = load_run(run).model
+    side = None if items is None else open_table(items).everything()
+    with for_spreadsheets(safe_csv), last_result():
+        write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
+    say(f"Wrote {output}: {count(len(fitted.items_), 'item')}")
