@@ -251,7 +251,7 @@ def resources(
     checkpoint
         A directory for checkpoints. A fit with the same settings on the same labels resumes where an earlier
         one was stopped, and has the same bits as if it had not been. Annealing, regressions on features and
-        models that are counts or weighted votes keep no checkpoints, and begin anew.
+        models that are counts keep no checkpoints, and begin anew.
     checkpoint_every
         Iterations between two checkpoints.
     precision
