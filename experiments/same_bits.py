@@ -35,11 +35,6 @@ MODELS = {
     "log-linear": ["log-linear"],
     "mace": ["mace"],
     "glad": ["glad"],
-    "wawa": ["wawa"],
-    "zero-based-skill": ["zero-based-skill"],
-    "bwa": ["bwa"],
-    "kos": ["kos"],
-    "m-msr": ["m-msr"],
     "hpgm": ["hpgm", "-s", "n_sweeps=20", "-s", "n_chains=2"],
     "latent": ["latent", "-s", "n_sweeps=20"],
 }

@@ -28,8 +28,6 @@ from reproduction.tables import line, table
 # What the default was chosen among, the simplest first; of several with the same mean the first is taken.
 CANDIDATES: dict[str, Any] = {
     "majority": ds.MajorityVote(),
-    "Wawa": ds.Wawa(),
-    "BWA": ds.BWA(),
     "one-coin": ds.OneCoin(),
     "GLAD": ds.GLAD(),
     "MACE": ds.MACE(),

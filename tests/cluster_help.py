@@ -29,7 +29,6 @@ MODELS: dict[str, Callable[..., Model]] = {
     "log-linear": lambda **more: ds.LogLinear(max_iter=ITERATIONS, tol=0.0, **more),
     "mace": lambda **more: ds.MACE(max_iter=ITERATIONS, tol=0.0, **more),
     "glad": lambda **more: ds.GLAD(max_iter=ITERATIONS, tol=0.0, **more),
-    "bwa": lambda **more: ds.BWA(max_iter=ITERATIONS, **more),
     "pgm-bp": lambda **more: ds.PGM(4, 3, max_iter=ITERATIONS, tol=0.0, **more),
     "pgm-vb": lambda **more: ds.PGM(4, 3, inference="vb", max_iter=ITERATIONS, tol=0.0, **more),
     "pgm-pairwise": lambda **more: ds.PGM(

@@ -20,7 +20,7 @@ from scipy.special import gammaln
 
 import dissensus as ds
 from dissensus.engine import Engine
-from dissensus.errors import DataError, ParameterError
+from dissensus.errors import ParameterError
 from dissensus.evaluate.compare import choose_truth, reason
 from dissensus.evaluate.gold import cross_fitted, gold_accuracy, judged_items
 from dissensus.evaluate.sides import shared_errors
@@ -29,7 +29,6 @@ from dissensus.models import MODELS, mace, model_class
 from dissensus.models import log_linear as hll
 from dissensus.models.confusion import ConfusionSteps, damping, gold_prior, shares
 from dissensus.models.ibcc import fixed_prior
-from dissensus.models.weighted import reliabilities, trimmed_means
 from dissensus.params import with_settings
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, share_right, summary
@@ -380,7 +379,7 @@ def test_the_objective_never_falls(name: str, gold_share: float) -> None:
 def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> None:
     """Six of nine annotators swap two classes: gold for a third of the items turns the rest round.
 
-    A weight that cannot be negative cannot do that, and GLAD's prior expects annotators to be right.
+    A vote cannot do that, and GLAD's prior expects annotators to be right.
     """
     rng = np.random.default_rng(5)
     truth = rng.integers(2, size=150)
@@ -394,7 +393,7 @@ def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> N
     found = model.fit(annotations, item_prior=prior).label_distributions_
     np.testing.assert_allclose(found[:50], prior[:50], atol=1e-12)
     right = (found[50:].argmax(axis=1) == truth[50:]).mean()
-    if name in ("majority", "wawa", "zero-based-skill", "bwa", "glad"):
+    if name in ("majority", "glad"):
         assert right < 0.9
     else:
         assert right > 0.9
@@ -405,7 +404,7 @@ def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> N
 @pytest.mark.parametrize("name", TRUTH_MODELS)
 def test_very_many_labels_of_one_item_are_no_trouble(name: str) -> None:
     rng = np.random.default_rng(6)
-    who = 1500 if name == "m-msr" else 2000
+    who = 2000
     many = [(0, n, int(rng.random() < 0.3)) for n in range(who)] * (100_000 // who + 1)
     some = [(1, n, int(rng.random() < 0.6)) for n in range(1500)]
     rest = [(m, int(rng.integers(who)), m % 2) for m in range(2, 40) for _ in range(5)]
@@ -427,72 +426,12 @@ def test_a_class_that_nobody_gave_is_damped_label_by_label() -> None:
 
 # ---- the classics against hand-worked cases and crowd-kit ----------------------------------------------
 
-HAND = [(0, 0, 0), (0, 1, 0), (0, 2, 1), (1, 0, 1), (1, 1, 1), (1, 2, 1), (2, 0, 0), (2, 1, 1), (2, 2, 1)]
-
-
-def test_wawa_by_hand() -> None:
-    """The vote is 0, 1, 1; annotator 0 agrees on two items of three, 1 on all, 2 on two."""
-    model = ds.Wawa().fit(crowd(HAND, 2))
-    np.testing.assert_allclose(model.weights_, [2 / 3, 1, 2 / 3], rtol=1e-12)
-    # item 0: (2/3 + 1) against 2/3; item 2: 2/3 against (1 + 2/3)
-    np.testing.assert_allclose(model.posterior_[:, 0], [5 / 7, 0, 2 / 7], rtol=1e-12)
-
-
-def test_zero_based_skill_by_hand() -> None:
-    model = ds.ZeroBasedSkill(max_iter=1).fit(crowd(HAND, 2))
-    np.testing.assert_allclose(model.weights_, [2 / 3, 1, 2 / 3], rtol=1e-12)
-    # a second round at the full rate takes the agreement with the weighted vote, which is the same
-    np.testing.assert_allclose(ds.ZeroBasedSkill(max_iter=2).fit(crowd(HAND, 2)).weights_, model.weights_)
-
-
-def test_bwa_by_hand() -> None:
-    """One round, label by label."""
-    model = ds.BWA(max_iter=1, strength=15.0, shrinkage=1.0).fit(crowd(HAND, 2))
-    z = np.array([2 / 3, 0.0, 1 / 3])  # of class 0
-    b = 4 * 15 * (1 - 1 / 2) * np.mean(z * (1 - z))
-    said = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 0]])  # item by annotator: class 0
-    v = (15 + 3) / (b + ((z[:, None] - said) ** 2).sum(axis=0))
-    expected = (z.mean() + said @ v) / (1 + v.sum())
-    other = (1 - z.mean() + (1 - said) @ v) / (1 + v.sum())
-    np.testing.assert_allclose(model.posterior_[:, 0], expected / (expected + other), rtol=1e-12)
-
 
 def frame(annotations: ds.Annotations) -> Any:
     import pandas as pd
 
     columns = {"task": annotations.item, "worker": annotations.annotator, "label": annotations.label}
     return pd.DataFrame(columns)
-
-
-@pytest.mark.parametrize("iterations", [1, 4])
-def test_kos_is_crowd_kits(iterations: int) -> None:
-    """From the same start: crowd-kit draws it in row order from NumPy's old generator."""
-    peers = pytest.importorskip("crowdkit.aggregation")
-    annotations, _ = errors_together(M=50)
-    rows = frame(annotations)
-    theirs = peers.KOS(n_iter=iterations, random_state=3).fit_predict(rows)
-    start = np.random.RandomState(3).normal(1, 1, len(rows))
-    first = rows.label.unique()[0]
-    sign = np.where(annotations.label == first, 1.0, -1.0)
-    y = reliabilities(annotations, sign, start, np.zeros(annotations.n_items), iterations)
-    ours = np.where(np.bincount(annotations.item, sign * y) > 0, first, 1 - first)
-    assert ours.tolist() == theirs.sort_index().tolist()
-
-
-def test_kos_messages_by_hand() -> None:
-    annotations = crowd(HAND, 2)
-    sign = np.where(annotations.label == 0, 1.0, -1.0)
-    y = np.arange(1.0, 10.0)
-    x = np.zeros(9)
-    for e in range(9):
-        same = [f for f in range(9) if annotations.item[f] == annotations.item[e] and f != e]
-        x[e] = sum(sign[f] * y[f] for f in same)
-    expected = np.zeros(9)
-    for e in range(9):
-        same = [f for f in range(9) if annotations.annotator[f] == annotations.annotator[e] and f != e]
-        expected[e] = sum(sign[f] * x[f] for f in same)
-    found = reliabilities(annotations, sign, y, np.zeros(3), 1)
-    np.testing.assert_allclose(found, expected / math.sqrt((expected**2).mean()), rtol=1e-12)
 
 
 def test_mace_makes_crowd_kits_steps() -> None:
@@ -561,34 +500,6 @@ def test_glads_objective_by_enumeration() -> None:
     np.testing.assert_allclose(model.trace_[-1], total, rtol=1e-12)
 
 
-def test_the_agreements_of_m_msr_are_of_rank_one() -> None:
-    """Skills from very many items come out right, those of an adversary and of guessers too."""
-    rng = np.random.default_rng(0)
-    chance = np.array([0.9, 0.8, 0.7, 0.6, 0.85, 0.75, 0.95, 1 / 3, 0.1])
-    truth = rng.integers(3, size=6000)
-    wrong = (truth[:, None] + rng.integers(1, 3, size=(6000, 9))) % 3
-    said = np.where(rng.random((6000, 9)) < chance, truth[:, None], wrong)
-    m, n = np.indices(said.shape)
-    model = ds.MMSR().fit(crowd(list(zip(m.ravel(), n.ravel(), said.ravel(), strict=True)), 3))
-    estimated = np.exp(model.weights_) / (2 + np.exp(model.weights_))
-    np.testing.assert_allclose(estimated, chance, atol=0.05)
-
-
-def test_a_trimmed_mean_by_hand() -> None:
-    column = np.array([[1.0], [2.0], [3.0], [10.0], [0.1], [7.0]])
-    seen = np.array([[True], [True], [True], [True], [True], [False]])
-    # around 2.5 with F = 1: the smallest (0.1) and the largest (10) go
-    assert trimmed_means(column, seen, np.array([2.5]), 1, 0.0)[0] == 2.0
-    # around 9 with F = 2: one value alone is above, and goes; two below go
-    assert trimmed_means(column, seen, np.array([9.0]), 2, 0.0)[0] == 2.5
-
-
-def test_m_msr_refuses_crowds_whose_pairs_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dissensus.models.weighted.MAX_COMPARED_ANNOTATORS", 5)
-    with pytest.raises(DataError, match="compares every two annotators, and 9 are too many"):
-        ds.MMSR().fit(CROWD)
-
-
 # ---- the choice ----------------------------------------------------------------------------------------
 
 
@@ -645,7 +556,7 @@ def test_without_annotators_the_majority_answers() -> None:
 
 
 def test_a_model_of_a_population_refuses_the_question() -> None:
-    with pytest.raises(ParameterError, match=r"fmm knows no true class, .* take one of: majority, wawa"):
+    with pytest.raises(ParameterError, match=r"fmm knows no true class, .* take one of: majority, one-coin"):
         refine(CROWD, "fmm", estimate="truth")
 
 

@@ -37,8 +37,8 @@ GROUPS = {
         "MajorityVote",
     ],
     "Models of one true class": [
-        *("DawidSkene", "OneCoin", "LogLinear", "IBCC", "EBCC", "CBCC", "MACE", "GLAD", "Wawa"),
-        *("ZeroBasedSkill", "BWA", "KOS", "MMSR", "gold_prior", "gold_accuracy", "choose_truth"),
+        *("DawidSkene", "OneCoin", "LogLinear", "IBCC", "EBCC", "CBCC", "MACE", "GLAD"),
+        *("gold_prior", "gold_accuracy", "choose_truth"),
     ],
     "Models of other answers": [
         "GradedResponse",

@@ -29,7 +29,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
@@ -53,6 +53,7 @@ Codes = NDArray[np.int32]
 LABELS_PER_SHARD = 1 << 15  # a shard's messages should fit a core's cache
 MIN_BLOCKS = 16  # of one shard each; from twice as many shards on, blocks have several
 MAX_SHARDS_PER_BLOCK = 64  # about two million labels
+SHOWN_AFTER = 1.0  # seconds: a shorter fit shows no progress of its own accord
 
 
 # ---- blocks -------------------------------------------------------------------------------------------
@@ -165,7 +166,13 @@ class Engine:
     pool: ThreadPoolExecutor | None = None
     n_labels: int = 1
     dtype: Any = np.float64  # precision of messages
-    progress: Progress | None = None
+    progress: Progress | None = None  # once the fit is shown
+    show: ShowProgress = False
+    displays: ExitStack = field(default_factory=ExitStack)  # closed when the fit ends
+    title: str = "fit"
+    opened: float = field(default_factory=time.monotonic)
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    done: dict[int, int] = field(default_factory=dict)  # iterations, by chain
     checkpoints: Any = None  # where states are kept during a fit (large/checkpoints.py)
     started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
     unused: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # memory of arrays, by shape and type
@@ -215,12 +222,18 @@ class Engine:
             for future in pending:
                 future.cancel()
 
-    def step_done(self, done: int, of: int) -> None:
+    def step_done(self, done: int, of: int, chain: int = 0, n_chains: int = 1) -> None:
         """Show how many iterations are done, of how many at most; end here if the caller was interrupted."""
         raise_if_cancelled()
-        if self.progress is None:
-            return
         now = time.monotonic()
+        if self.progress is None:
+            # most fits are over before a display would be worth while
+            if self.show is False or (self.show is None and now - self.opened < SHOWN_AFTER):
+                return
+            with self.opening:
+                self.progress = self.progress or self._display()
+        self.done[chain] = done
+        done, of = sum(self.done.values()), n_chains * of
         if self.started is None or done <= self.started[1]:  # of a restart: it is counted anew
             self.started = now, done
         since, first = self.started
@@ -230,6 +243,13 @@ class Engine:
             left = in_words(seconds * (of - done))
             words += f", {self.n_labels / seconds:,.0f} labels per second, at most {left} left"
         self.progress(words, done / of)
+
+    def _display(self) -> Progress:
+        """The function that was given, or a display that names the fit."""
+        if callable(self.show):
+            return self.show
+        tell, title = self.displays.enter_context(shown(self.show)), self.title
+        return lambda words, share: tell(f"{title}: {words}", share)
 
 
 # ---- convergence --------------------------------------------------------------------------------------
@@ -320,15 +340,15 @@ class Resources:
     """What fits may use: the threads and the memory of this process. large/resources.py has more."""
 
     memory: int | None = None  # bytes that a fit may take; None: what the machine has
-    progress: ShowProgress = False
+    progress: ShowProgress = None
     precision: str = "double"  # of messages
     n_cluster_threads: int = 0  # tasks that a cluster runs at once; 0 without a cluster
 
     @contextmanager
     def engine(self, model: Any, labels: Annotations, given: Mapping[str, Any]) -> Iterator[Engine]:
         """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
-        progress = nullcontext() if self.progress is False else shown(self.progress)
-        with threads(vars(model).get("n_jobs", 1), labels.n_labels) as engine, progress as engine.progress:
+        with threads(vars(model).get("n_jobs", 1), labels.n_labels) as engine, engine.displays:
+            engine.show, engine.title = self.progress, type(model).__name__
             yield engine
 
     def share(self, n_at_once: int) -> Resources:
@@ -376,20 +396,22 @@ def threads(n_jobs: int = -1, n_labels: int = 1) -> Iterator[Engine]:
     if n_jobs != -1 and n_jobs < 1:
         raise bad_parameter("engine", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
     n_threads = n_cores() if n_jobs == -1 else n_jobs
-    pool = nullcontext() if n_threads == 1 else ThreadPoolExecutor(n_threads)
-    with one_blas_thread(), pool as running:
-        if running is None:
+    with one_blas_thread():
+        if n_threads == 1:
             yield Engine(n_labels=n_labels)
             return
-        cancelled = threading.Event()
+        pool, cancelled, wait = ThreadPoolExecutor(n_threads), threading.Event(), True
         token = _cancelled.set((*_cancelled.get(), cancelled))
         try:
-            yield Engine(n_threads, running, n_labels)
-        except BaseException:  # Ctrl-C above all: whole fits may be running on the threads
+            yield Engine(n_threads, pool, n_labels)
+        except BaseException as error:
             cancelled.set()
+            # Ctrl-C does not wait for the fits on the threads, which end when they next look at the event
+            wait = isinstance(error, Exception)
             raise
         finally:
             _cancelled.reset(token)
+            pool.shutdown(wait, cancel_futures=True)
 
 
 # ---- memory and BLAS ----------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""How far the work is: told to a function, or shown as a bar on standard error.
+"""Progress of the work: told to a function, or shown on a terminal, in a notebook or in a log.
 
-``progress`` means the same wherever it is a parameter: a function told what is being done and which share of
-the whole is behind; True or False for a bar or none; None for a bar on a terminal. A bar that is asked for
-while another is shown becomes a line of words below that one.
+``progress`` means the same wherever it is a parameter: a function of words and the share done; True to show
+it, False not to; None to show it unless a caller has decided otherwise. A terminal has a bar, a notebook one
+output that changes in place, and anything else (a pipe, a log file) a line on standard error every
+``LINE_SECONDS``. Progress inside work that is shown already becomes a line of words below it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from html import escape
 
 from dissensus.params import Rule
 
-#: Told what is being done, and which share of the whole (0 to 1) is behind.
+#: A function of what is being done, and of the share of the whole (0 to 1) that is done.
 Progress = Callable[[str, float], None]
+Advance = Callable[[int], None]
 #: The parameter ``progress``.
 ShowProgress = bool | Progress | None
 
@@ -24,28 +28,48 @@ PROGRESS = Rule(
     "a function of words and a share, True, False or None",
     lambda v: v is None or isinstance(v, bool) or callable(v),
 )
+LINE_SECONDS, PAGE_SECONDS, BAR_SECONDS = 20.0, 0.5, 0.1  # between drawings in a pipe, notebook, terminal
+LEAST_SHARE = 0.02  # done, before the time left is guessed from it
+
+# set where a caller wants silence, or is told itself
+_silenced: ContextVar[bool] = ContextVar("silenced", default=False)
 
 
 @contextmanager
 def shown(progress: ShowProgress = None) -> Iterator[Progress]:
-    """What to tell: the function given, a bar, or nobody."""
-    if callable(progress):
-        yield progress
-    elif sys.stderr.isatty() if progress is None else progress:
-        with _bar() as tell:
-            yield tell
-    else:
-        yield silent
+    """Yield the function to tell: the one given, that of a display, or one that does nothing."""
+    global _display
+    before = _silenced.get()
+    if progress is False or callable(progress) or (before and progress is None):
+        _silenced.set(before or progress is False or _display is None)
+        try:
+            yield progress or silent
+        finally:
+            _silenced.set(before)
+        return
+    with _opening:
+        outer, _display = _display, _display or _Display()
+        own = _display
+    try:
+        yield own.tell_whole if outer is None else outer.tell_part
+    finally:
+        if outer is None:
+            _display = None
+            own.close()
+        else:
+            outer.tell_part("", 1.0)
 
 
 def silent(what: str, share: float) -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 @contextmanager
-def counted(what: str, total: int, progress: ShowProgress = None) -> Iterator[Callable[[int], None]]:
-    """Yield a function that is told how many more of ``total`` steps are done."""
+def counted(what: str, total: int, progress: ShowProgress = None, pace: float = 0.0) -> Iterator[Advance]:
+    """Yield a function that is told how many more of ``total`` steps are done; ``pace`` is steps a second."""
     with shown(progress if total else False) as tell:
+        if pace:
+            tell(f"{what}, about {in_words(total / pace)}", 0.0)
         clock = Clock(tell, total)
         yield lambda steps: clock.tick(steps, what)
 
@@ -80,7 +104,7 @@ class Clock:
         self._progress(f"{what}, {in_words(left)} left", share)
 
 
-# ---- on a terminal ------------------------------------------------------------------------------------
+# ---- displays -----------------------------------------------------------------------------------------
 
 
 def printable(text: str) -> str:
@@ -88,50 +112,101 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-class _Bar:
-    """A bar for the whole, and below it words on the part that is being done."""
+class _Display:
+    """What is being done, drawn every few seconds by a thread of its own."""
 
     def __init__(self) -> None:
-        from rich.console import Console, Group
-        from rich.live import Live
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
-        from rich.progress import TimeElapsedColumn as Elapsed
-
-        text = TextColumn("{task.description}", markup=False)
-        self._whole = Progress(SpinnerColumn(), text, BarColumn(), TaskProgressColumn(), Elapsed())
-        self._parts = Progress(TextColumn("  {task.description}", markup=False))
-        self._bar, self._line = self._whole.add_task("", total=1.0), self._parts.add_task("", visible=False)
-        console = Console(stderr=True, markup=False, highlight=False, emoji=False)
-        self.live = Live(Group(self._whole, self._parts), console=console, transient=True)
-        self._stage = ""
+        self.whole, self.part, self.share = "working", "", 0.0
+        self.seconds, self._draw = _surface()
+        self._started, self._ended = time.monotonic(), threading.Event()
+        self._thread = threading.Thread(target=self._keep_drawing, name="progress", daemon=True)
+        self._thread.start()
 
     def tell_whole(self, what: str, share: float) -> None:
-        self._whole.update(self._bar, description=printable(what), completed=share)
-        self._parts.update(self._line, visible=False)
-        if what != self._stage:  # a stage shorter than the time between two drawings is seen all the same
-            self._stage = what
-            self.live.refresh()
+        self._tell(what, "", share, what != self.whole)
 
     def tell_part(self, what: str, share: float) -> None:
-        self._parts.update(self._line, description=printable(what), visible=True)
+        self._tell(self.whole, what, self.share, not self.part)
+
+    def _tell(self, whole: str, part: str, share: float, begins: bool) -> None:
+        self.whole, self.part, self.share = printable(whole), printable(part), share
+        if begins and self.seconds == BAR_SECONDS:  # on a terminal the shortest stage is seen
+            self._draw(self)
+
+    def words(self) -> str:
+        """The part being done, the share done and the time left."""
+        words, share = f"{self.whole}, {self.share:.0%} done", self.share
+        if share > LEAST_SHARE and "left" not in self.whole + self.part:
+            words += f", about {in_words((time.monotonic() - self._started) * (1 - share) / share)} left"
+        return f"{words}; {self.part}" if self.part else words
+
+    def _keep_drawing(self) -> None:
+        while not self._ended.wait(self.seconds):
+            with suppress(OSError, ValueError):  # the reader is gone
+                self._draw(self)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._draw(None)
 
 
-_shown: _Bar | None = None
-_showing = threading.Lock()
+_display: _Display | None = None
+_opening = threading.Lock()
+_Draw = Callable[[_Display | None], None]  # None: the work is done
 
 
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    """The one bar, gone when the work is done; a line of its own where there is a bar already."""
-    global _shown
-    with _showing:
-        outer, _shown = _shown, _shown or _Bar()
-        own = _shown
-    if outer is not None:
-        yield outer.tell_part
-        return
-    try:
-        with own.live:
-            yield own.tell_whole
-    finally:
-        _shown = None
+def _surface() -> tuple[float, _Draw]:
+    """The seconds between two drawings, and the function that draws where this process is looked at."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__):
+        return PAGE_SECONDS, _notebook()
+    if sys.stderr and sys.stderr.isatty():
+        return BAR_SECONDS, _terminal()
+    return LINE_SECONDS, _line
+
+
+def _line(display: _Display | None) -> None:
+    if display:
+        print(f"dissensus: {display.words()}", file=sys.stderr, flush=True)
+
+
+def _notebook() -> _Draw:
+    """One output of a cell, drawn anew in its place, and empty in the end."""
+    from IPython.display import display as put
+
+    name, drawn = f"dissensus-{time.monotonic_ns()}", False
+
+    def draw(display: _Display | None) -> None:
+        nonlocal drawn
+        words, share = (display.words(), display.share) if display else ("", 0.0)
+        page = f'<progress max="1" value="{share:.3f}"></progress> {escape(words)}' if words else ""
+        if words or drawn:
+            put({"text/plain": words, "text/html": page}, raw=True, display_id=name, update=drawn)
+            drawn = True
+
+    return draw
+
+
+def _terminal() -> _Draw:
+    """A bar for the whole, and below it words on the part that is being done; gone in the end."""
+    from rich import console, live
+    from rich import progress as rich
+
+    words, share = rich.TextColumn("{task.description}", markup=False), rich.TaskProgressColumn()
+    wholes = rich.Progress(rich.SpinnerColumn(), words, rich.BarColumn(), share, rich.TimeElapsedColumn())
+    parts = rich.Progress(rich.TextColumn("  {task.description}", markup=False))
+    whole, part = wholes.add_task("", total=1.0), parts.add_task("", visible=False)
+    screen = console.Console(stderr=True, markup=False, highlight=False, emoji=False)
+    both = live.Live(console.Group(wholes, parts), console=screen, auto_refresh=False, transient=True)
+    both.start()
+
+    def draw(display: _Display | None) -> None:
+        if display is None:
+            both.stop()
+            return
+        wholes.update(whole, description=display.whole, completed=display.share)
+        parts.update(part, description=display.part, visible=bool(display.part))
+        both.refresh()
+
+    return draw

@@ -30,6 +30,7 @@ import numpy as np
 from dissensus.engine import Resources, current, one_blas_thread, using
 from dissensus.errors import DissensusError, bad_parameter
 from dissensus.params import n_cores, with_settings
+from dissensus.progress import shown
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -138,7 +139,7 @@ def _end_with(parent: int) -> None:
 
 
 def _run(used: Resources, shared: Any, step: Callable[[Any, Task], Result], task: Task) -> Result:
-    with using(used):
+    with using(used), shown(False):
         return step(shared, task)
 
 

@@ -43,7 +43,7 @@ from dissensus.params import (
     n_cores,
     size_words,
 )
-from dissensus.progress import PROGRESS, ShowProgress, shown
+from dissensus.progress import PROGRESS, ShowProgress
 
 PRECISIONS = {"double": np.float64, "single": np.float32}
 
@@ -84,8 +84,7 @@ class Resources(plain.Resources):
             )
             if self.client is not None:
                 engine.client, engine.ending = self.client, stack
-            if self.progress is not False:
-                engine.progress = stack.enter_context(shown(self.progress))
+            engine.show, engine.title, engine.displays = self.progress, type(model).__name__, stack
             yield engine
 
     def _room(self, model: Any, labels: Any, given: Mapping[str, Any]) -> tuple[int | None, int]:
@@ -251,7 +250,7 @@ def resources(
     checkpoint
         A directory for checkpoints. A fit with the same settings on the same labels resumes where an earlier
         one was stopped, and has the same bits as if it had not been. Annealing, regressions on features and
-        models that are counts or weighted votes keep no checkpoints, and begin anew.
+        models that are counts keep no checkpoints, and begin anew.
     checkpoint_every
         Iterations between two checkpoints.
     precision

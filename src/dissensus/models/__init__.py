@@ -24,12 +24,7 @@ MODELS = {
     "majority": "dissensus.models.counting:MajorityVote",
     "empirical": "dissensus.models.counting:EmpiricalDistribution",
     # a number or a few for every annotator
-    "wawa": "dissensus.models.weighted:Wawa",
-    "zero-based-skill": "dissensus.models.weighted:ZeroBasedSkill",
     "one-coin": "dissensus.models.dawid_skene:OneCoin",
-    "m-msr": "dissensus.models.weighted:MMSR",
-    "kos": "dissensus.models.weighted:KOS",
-    "bwa": "dissensus.models.weighted:BWA",
     "mace": "dissensus.models.mace:MACE",
     "glad": "dissensus.models.glad:GLAD",
     # clusters of items, or weights of features

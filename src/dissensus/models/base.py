@@ -275,7 +275,7 @@ class Model:
         if keys and not set(keys) & set(known.items.tolist()):
             raise DataError(
                 "true_labels maps items to their right class, and none of its keys is an item (the first is "
-                f"{keys[0]!r}); weights of annotators cannot be given, Wawa learns them"
+                f"{keys[0]!r}); weights of annotators cannot be given, DawidSkene learns them"
             )
         known = with_gold(known, true_labels)
         return self.fit(known, item_prior=gold_prior(known))  # type: ignore[call-arg]

@@ -115,10 +115,6 @@ def _posterior_step(
     return w, sum_of_logs(mass) + float(top.sum())
 
 
-def _score_step(layout: CellLayout, weights: Array) -> Array:
-    return np.asarray(layout.matrix @ weights[layout.cells])
-
-
 def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> Part:
     """Expected counts under the posterior; the evidence is divided by Π_cells π_n0y^S."""
     w, evidence = _posterior_step(layout, log_given, log_psi, ratios)
@@ -188,10 +184,6 @@ class ConfusionSteps:
         """Expected counts under the initial posterior."""
         rows = self._rows(np.ones(self.shape[2]) if prior is None else prior)
         return self._sum(self.blocks.map(_initial_counts_step, rows, start=start, crowd=self._class_counts))
-
-    def scores(self, weights: Array) -> Array:
-        """(items, K): Σ_cells S_m,(n,y) weights_nky, the sums of (1) alone."""
-        return np.concatenate(list(self.blocks.map(_score_step, weights=_by_cell(weights))))
 
     def expected_counts(self, w: Array, prior: Array | None = None) -> Expected:
         """What the M-step consumes, for beliefs (items, K) under the items' prior."""
@@ -285,13 +277,6 @@ def gold_prior(annotations: Annotations) -> Array:
     return prior
 
 
-def gold_signs(given: Array, annotations: Annotations) -> Array:
-    """(items, classes): 1 at the class that an item is known to be of, −1 at others; 0 where it is not."""
-    table = np.broadcast_to(given, (annotations.n_items, annotations.n_classes))
-    known = (table > 0).sum(axis=1, keepdims=True) == 1
-    return np.where(known, np.where(table > 0, 1.0, -1.0), 0.0)
-
-
 def damping(counts: NDArray[np.int64], unseen: float) -> Array:
     """(items, classes): 1 for a class that somebody gave to the item, ``unseen`` to the power of labels else.
 
@@ -310,7 +295,6 @@ UNSEEN = (
 
 SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
 TRANSFORM_ROUNDS = 20
-WEIGHTS = "(N,): what each annotator's labels count"
 
 
 class ConfusionModel(Model):
@@ -331,7 +315,6 @@ class ConfusionModel(Model):
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
 
-    weights_: Array = fitted("of weighted votes, (N,): what each annotator's labels count", saved=False)
     posterior_: Array = fitted("(M, P): P(true class | labels)")
     psi_: Array = fitted("(P,): shares of the true classes")
     confusion_: Array = fitted("(N, P, P): P(answer | true class) of each annotator")
@@ -417,12 +400,9 @@ class ConfusionModel(Model):
         )
 
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: chance of the right answer on an item drawn at random, and weights."""
+        """Columns about annotators: the chance of the right answer on an item drawn at random."""
         # Σ_k ψ_k π_nkk
-        columns: dict[str, Any] = {"accuracy": np.einsum("k,nkk->n", self.psi_, self.confusion_)}
-        if "weights_" in vars(self):
-            columns["weight"] = self.weights_
-        return columns
+        return {"accuracy": np.einsum("k,nkk->n", self.psi_, self.confusion_)}
 
     @property
     def skills_(self) -> Any:
@@ -430,11 +410,9 @@ class ConfusionModel(Model):
 
         That chance has luck in it: who guesses between two classes has 0.5. ``skill`` of
         :func:`dissensus.annotator_skills` is 0 for whoever guesses and 1 for whoever is always right.
-        Models of weighted votes give the weight of the annotator's vote instead.
         """
         self._check_fitted()
-        columns = self.annotator_frame()
-        skills = columns.get("weight", columns["accuracy"])
+        skills = self.annotator_frame()["accuracy"]
         return by_id({"annotator": self.annotators_}, skills, "skill", self.columns_, self.frame_kind_)
 
     @property
@@ -464,8 +442,6 @@ class ConfusionModel(Model):
             learned = self._matrices_of_new(steps.expected_counts(w).counts, fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
-        if "weights_" in vars(fitted):  # new annotators have the average weight
-            self.weights_ = np.append(fitted.weights_, fitted.weights_.mean())[annotator]
         self._finish()
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:

@@ -342,7 +342,7 @@ class LatentPositions(SampledMixin, Model):
             kept, rest = divmod(i - n_burn, THIN)
             if kept >= 0 and not rest:
                 self._gather(chain, kept, people, rng)
-            engine.step_done(i + 1, self.n_sweeps)
+            engine.step_done(i + 1, self.n_sweeps, number, self.n_chains)
             if engine.checkpoints:
                 stopped = "number of sweeps" if i + 1 == self.n_sweeps else ""
                 engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))

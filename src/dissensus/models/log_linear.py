@@ -69,7 +69,6 @@ from dissensus.models.confusion import (
     ConfusionModel,
     ConfusionSteps,
     Expected,
-    gold_signs,
     log_chances,
     shares,
     votes,
@@ -268,7 +267,7 @@ class LogLinear(ConfusionModel):
         # the crowd's matrix, one label spread over each row
         matrix = steps.initial_counts(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
         if item_prior is not None:
-            gold = gold_signs(given, annotations) > 0
+            gold = (given > 0) & ((given > 0).sum(axis=1, keepdims=True) == 1)
             matrix = with_gold(matrix, annotations.counts, gold)
             class_prior += (worth(steps.initial_posterior(votes), gold) - 1.0) * gold.sum(axis=0)
         # C0: row-centred logarithms

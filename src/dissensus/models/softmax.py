@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
+from dissensus.engine import raise_if_cancelled
 from dissensus.numerics import Array
 
 PATH = np.geomspace(1.0, 1e-6, 25)  # path tried; neighbours differ by a factor of 1.8
@@ -33,6 +34,7 @@ def minimise(X: Array, targets: Array, penalty: float, start: Array, max_iter: i
     from scipy.optimize import minimize
 
     def flat(w: Array) -> tuple[float, Array]:
+        raise_if_cancelled()
         value, gradient = objective(w.reshape(start.shape), X, targets, penalty)
         return value, gradient.ravel()
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import raise_if_cancelled
 from dissensus.errors import DataError, ParameterError, install_command, require
 from dissensus.progress import ShowProgress, counted
 
@@ -29,6 +30,7 @@ Vectors = NDArray[np.float32]
 
 BATCH = 32  # texts per forward pass; texts of a batch are padded to its longest
 FILED_TOGETHER = 16 * BATCH  # texts computed between two visits to the disk
+TEXTS_PER_SECOND = 100.0  # by the offline model on two cores: what the first estimate assumes
 REACH_SECONDS = 10.0  # how long a model hub may take to answer
 LOCK_SECONDS = 60.0  # how long to wait for another run that is writing
 QUERY_SIZE = 500  # texts looked up at a time; SQLite takes at least 999 values in one query
@@ -86,9 +88,10 @@ def embed(
     store = EmbeddingCache(Path(cache_dir) if cache_dir else default_folder(), name, identity)
     vectors = store.read(known) if cache else {}
     missing = sorted(set(known) - vectors.keys(), key=lambda text: (len(text), text))
-    encoder: Any = load_encoder(model, device) if missing else None
-    with counted("embedding", len(missing), progress) as advance:
+    with counted(f"embedding {len(missing):,} texts", len(missing), progress, TEXTS_PER_SECOND) as advance:
+        encoder: Any = load_encoder(model, device) if missing else None
         for start in range(0, len(missing), FILED_TOGETHER):
+            raise_if_cancelled()
             batch = missing[start : start + FILED_TOGETHER]
             rows = np.asarray(encoder.encode(batch, batch_size=BATCH, show_progress_bar=False), np.float32)
             if cache:

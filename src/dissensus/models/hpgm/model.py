@@ -246,7 +246,7 @@ class HPGM(SampledMixin, Model):
             kept, rest = divmod(i - n_burn, THIN)
             if kept >= 0 and not rest:
                 chain.gather(kept, data, weights, rng)
-            engine.step_done(i + 1, n_sweeps)
+            engine.step_done(i + 1, n_sweeps, number, self.n_chains)
             if engine.checkpoints:
                 stopped = "number of sweeps" if i + 1 == n_sweeps else ""
                 engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))

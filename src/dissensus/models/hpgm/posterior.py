@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import raise_if_cancelled
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.hpgm.sampler import (
     PIECE,
@@ -325,6 +326,7 @@ class Draws(Record):
         own = np.zeros(len(data.item), dtype=bool)
         new = annotator < 0
         for t in range(T):
+            raise_if_cancelled()
             rng = np.random.default_rng([*seed, 1 << 20, t])
             r, q, lam, trust = self.numbers[t]
             theta, phi = self.theta[t].astype(np.float64), self.phi[t].astype(np.float64)

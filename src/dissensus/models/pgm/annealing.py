@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import raise_if_cancelled
 from dissensus.labels.annotations import Annotations
 from dissensus.models.pgm.m_step import Parameters, Priors, block_counts, log_joint
 from dissensus.models.pgm.messages import pseudo_label_scores
@@ -203,6 +204,7 @@ def anneal(
     state, best, trace = start, dict[bytes, tuple[float, HardState]](), list[float]()
     stopped, warm = "max_iter", 0
     for t in range(max_iter):
+        raise_if_cancelled()
         now = temperature * (t + 1.0) ** -cooling
         state = sweep(annotations, state, priors, now, rng, pseudo_labels)
         trace.append(objective(annotations, state, priors, pseudo_labels))
