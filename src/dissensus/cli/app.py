@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import sys
@@ -19,6 +18,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -128,7 +128,7 @@ def _refuse_repeated(command: Any, words: Sequence[str]) -> None:
 def shell_spelling(command: Any, words: Sequence[str]) -> Spelling:
     """Spell settings of the library as options of the command that runs, or of the ``import`` it needs."""
     options = {name for parameter in command.params for name in parameter.opts}
-    file = next((word for word in words if os.path.exists(word)), "FILE")
+    file = next((word for word in words if Path(word).exists()), "FILE")
 
     def spell(name: str, value: Any) -> str:
         flag = f"--{OPTION_OF.get(name, name).replace('_', '-')}"
@@ -252,7 +252,7 @@ def examples(*lines: str) -> str:
 
 
 def option(metavar: str | None, help: str, *flags: str, **more: Any) -> Any:
-    """Declare an option; without flags it has its parameter's name, as ``--item-column`` of ``item_column``."""
+    """Declare an option, named after its parameter where there are no flags."""
     return typer.Option(*flags, metavar=metavar, help=help, show_default=False, **more)
 
 

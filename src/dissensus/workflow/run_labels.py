@@ -6,7 +6,7 @@
     item_table.parquet       what is known of the items, and their gold classes
     annotator_table.parquet  what is known of the annotators
 
-The last two are there where something is known. Labels that lie in a store stay there: the run keeps its path.
+The last two are there where something is known. Labels in a store stay there, and the run keeps its path.
 """
 
 from __future__ import annotations

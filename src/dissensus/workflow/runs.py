@@ -155,7 +155,7 @@ def write_recovery(
 
 
 def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> tuple[list[str], str | None]:
-    """Write the run as one page, and give its first sentences; or why there is none: the fit must not be lost."""
+    """Write the page and return its first sentences; or why there is none, which must not cost the fit."""
     from dissensus.report.page import write_report
 
     allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * run.annotations.n_labels
