@@ -71,7 +71,7 @@ def fit(
     directory = output.directory(f"{stem(file, reading.question)}-refined")
     settings.check()
     machine.check()
-    from dissensus.workflow.refine import refine
+    from dissensus.workflow.refine import fit
     from dissensus.workflow.runs import write_run
 
     with machine.reading():
@@ -79,7 +79,7 @@ def fit(
     if not page.anonymise:
         _say_models(annotations, f"{file}{reading.words()}")
     with machine.in_use(settings.jobs) as used:
-        run = refine(
+        run = fit(
             annotations,
             settings.model,
             settings.chosen(),
@@ -226,13 +226,13 @@ def rank(
     """Rank what was compared in pairs: scores and ranks with intervals, and how reliable annotators are."""
     directory = output.directory(f"{stem(file)}-ranked")
     from dissensus.tables.layouts import refuse_other_type
-    from dissensus.workflow.refine import refine
+    from dissensus.workflow.refine import fit
     from dissensus.workflow.runs import write_run
 
     annotations = reading.read(file)
     refuse_other_type(annotations, "pairwise")
     settings = {"position": position, "pair_effects": pair_effects}
-    run = refine(annotations, "bradley-terry", settings, seed=seed)
+    run = fit(annotations, "bradley-terry", settings, seed=seed)
     summary = write_run(
         run,
         directory,

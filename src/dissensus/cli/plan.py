@@ -52,8 +52,8 @@ def plan(
     if is_run(place):
         labels = with_side_tables(labels, None, reading.annotators, None, ("item", "annotator"), False)
     found = plan_labels(
-        model,
         labels,
+        model,
         budget=budget,
         target_interval=target_interval,
         target_alpha_width=target_alpha_width,
@@ -151,7 +151,7 @@ def queue(
 
     tables = (reading.items, reading.annotators, reading.gold)
     saved, annotations = opened(place, file, reading.as_in(place).read, tables)
-    found = label_queue(saved.model, annotations, budget=budget, each=each)
+    found = label_queue(annotations, saved.model, budget=budget, each=each)
     if output is not None:
         with for_spreadsheets(safe_csv):
             _write(found, annotations, output, tool, control or reading.question, reading.item_text)

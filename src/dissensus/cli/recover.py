@@ -137,8 +137,8 @@ def recover(
         raise ParameterError(f"{comparison.labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
     with cluster.in_use(comparison.jobs):
         found = measure(
-            models,
             annotations,
+            models,
             wholes,
             pool=comparison.pool,
             min_reserved=comparison.min_reserved,

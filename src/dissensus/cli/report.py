@@ -50,8 +50,8 @@ def report(
     in_run = place.is_dir() and target.resolve() == (place / REPORT).resolve()
     with last_result(), changed_file(place, REPORT) if in_run else nullcontext(target) as page:
         write_report(
-            saved.model,
             annotations,
+            saved.model,
             page,
             title=title or (file or place).name,
             texts=text_column,

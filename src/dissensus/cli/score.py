@@ -49,9 +49,10 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score estimates against the truth, gold labels, or labels by annotators."""
-    from dissensus.workflow.scoring import LABELS, score_files
+    from dissensus.workflow.scoring import LABELS
+    from dissensus.workflow.scoring import score as score_tables
 
-    scores = score_files(
+    scores = score_tables(
         estimates,
         reference,
         metrics=metric or (),

@@ -147,8 +147,8 @@ def select(
         cluster.in_use(grid.jobs),
     ):
         selection = search(
-            estimator,
             annotations,
+            estimator,
             values,
             criterion=grid.criterion,
             dev=dev,

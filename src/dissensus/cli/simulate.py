@@ -195,7 +195,7 @@ class Contest:
 def contest(seed: int) -> Contest:
     """Simulate a crowd, fit the best settings of every model, and hold each against the population."""
     from dissensus.evaluate.bootstrap import bootstrap_interval
-    from dissensus.evaluate.compare import choose_model
+    from dissensus.evaluate.compare import compare
     from dissensus.labels.simulation import simulate
     from dissensus.metrics import accuracy, kl
     from dissensus.models import name_of
@@ -204,7 +204,7 @@ def contest(seed: int) -> Contest:
 
     simulation = simulate(**CROWD, seed=seed)
     annotations, truth = simulation.annotations, simulation.population
-    choice = choose_model(annotations, seed)
+    choice = compare(annotations, seed)
     best: dict[str, HeldOut] = {}  # of every model, the settings with the highest held-out score
     for row in choice.table:
         name = name_of(row.model)

@@ -91,9 +91,9 @@ class Wawa(ConfusionModel):
 
     weights_: Array = fitted(WEIGHTS)
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         skills = agreement(steps.initial_counts(votes, given).counts, annotations.annotator_load)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
         keep_votes(self, steps, annotations, posterior, skills, "closed form")
@@ -108,9 +108,9 @@ class ZeroBasedSkill(ConfusionModel):
 
     weights_: Array = fitted(WEIGHTS)
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         skills, rate = np.full(annotations.n_annotators, 1.0 / P + FIRST_SKILL), 1.0
         for iteration in range(1, self.max_iter + 1):
             rate *= 0.5 if iteration % STEPS_AT_A_RATE == 0 else 1.0
@@ -140,9 +140,9 @@ class BWA(ConfusionModel):
 
     weights_: Array = fitted(WEIGHTS)
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         load, labels = annotations.annotator_load, np.diff(annotations.item_pointers)
         z, stopped = steps.initial_posterior(shares, given), "max_iter"
         # b_k = 4 a (1 − 1/P) Σ_m N_m z_mk (1 − z_mk) / Σ_m N_m                                        (3)
@@ -212,9 +212,9 @@ class KOS(ConfusionModel):
 
     weights_: Array = fitted(WEIGHTS)
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         gold = gold_signs(given, annotations)
         start = np.random.default_rng(self.seed).normal(1.0, 1.0, annotations.n_labels)
         M, N, load = annotations.n_items, annotations.n_annotators, annotations.annotator_load
@@ -298,14 +298,14 @@ class MMSR(ConfusionModel):
 
     weights_: Array = fitted(WEIGHTS)
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         if annotations.n_annotators > MAX_COMPARED_ANNOTATORS:
             raise DataError(
                 f"MMSR compares every two annotators, and {annotations.n_annotators:,} are too many; "
                 "take another model (ibcc, dawid-skene)"
             )
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         x, stopped = self._completed(annotations, gold_signs(given, annotations))
         # p_n = x_n (P − 1)/P + 1/P, kept off 0 and 1 by what so many items can tell
         edge = 1.0 / np.sqrt(max(annotations.n_items, 4))

@@ -158,7 +158,7 @@ def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str
         return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
     settings = {"seed": run.seed, "test_size": run.test_size, **settings}
     try:
-        write_report(run.model, run.annotations, path, **settings)
+        write_report(run.annotations, run.model, path, **settings)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -187,7 +187,7 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
             columns |= bias_columns(annotations)
     if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
         prior = gold_prior(annotations) if run.gold is not None else None
-        columns |= annotator_skills(run.model, annotations, item_prior=prior, seed=run.seed).columns()
+        columns |= annotator_skills(annotations, run.model, prior=prior, seed=run.seed).columns()
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
     if found is not None:  # its information allows for spam, the model's own does not
         known = {name: values for name, values in known.items() if not name.startswith("model_information")}
