@@ -22,7 +22,7 @@ import dissensus as ds
 labels = ds.read_annotations(sys.argv[1] + "/annotations.csv", items=sys.argv[1] + "/items.csv")
 texts = labels.item_column("text").tolist()
 began, busy = time.perf_counter(), time.process_time()
-rows = ds.embed(texts, cache_dir=sys.argv[2])
+rows = ds.text.embed(texts, cache_dir=sys.argv[2])
 print(len(rows), time.perf_counter() - began, time.process_time() - busy, "torch" in sys.modules)
 """
 

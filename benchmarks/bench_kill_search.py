@@ -31,7 +31,7 @@ def search(data: Path, largest: int, directory: Path) -> None:
     train = read_dataset(data / "jq3").split_items()["train"]
     sizes = range(3, largest + 1)
     grid = {"n_item_clusters": sizes, "n_annotator_clusters": sizes}
-    found = ds.select(ds.PGM(), train, grid, repeats=3, finalists=4, directory=directory, refit=False)
+    found = ds.select(train, ds.PGM(), grid, repeats=3, finalists=4, directory=directory, refit=False)
     references = {name: (cell.scores, cell.seeds) for name, cell in found.references.items()}
     sys.stdout.write(found.to_frame().drop(columns="seconds").to_csv() + repr(references))
 

@@ -125,8 +125,8 @@ def search(parts: dict[str, ds.Annotations], directory: Path | None) -> float:
     """The paper's 324 cells on two processes; minutes of processors."""
     began = time.perf_counter()
     found = ds.select(
-        ds.LDLNM(**(dict(ds.LDLNM.PAPER) | {"patience": 30})),
         parts["train"],
+        ds.LDLNM(**(dict(ds.LDLNM.PAPER) | {"patience": 30})),
         {"item_size": SIZES, "annotator_size": SIZES},
         criterion=DevDistributions(parts["dev"]),
         repeats=1,
@@ -154,7 +154,7 @@ def main() -> int:
     if not (options.data / "jq3").is_dir():
         print(f"{options.data} has no jq3; set DISSENSUS_DATA or --data")
         return 0
-    parts = ds.embed_items(read_dataset(options.data / "jq3")).split_items()
+    parts = ds.text.embed_items(read_dataset(options.data / "jq3")).split_items()
     missed = verdict("times faster", training(parts["train"], options.epochs), LEAST_RATIO, at_least=True)
     if options.search:
         missed |= verdict("processor minutes of the search", search(parts, options.directory), MOST_MINUTES)

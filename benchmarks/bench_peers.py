@@ -36,6 +36,7 @@ from crowdkit.aggregation import (
 )
 
 import dissensus as ds
+from dissensus.evaluate.compare import choose_truth
 from dissensus.metrics import accuracy_rows
 from dissensus.tables.atomic import atomic_path
 from timing import data_option, markdown, read_dataset, verdict
@@ -43,7 +44,7 @@ from timing import data_option, markdown, read_dataset, verdict
 SLOW_PEERS_MOST_LABELS = 30_000
 DEFAULT = "**default**"
 OURS: dict[str, Callable[[ds.Annotations], Any]] = {
-    DEFAULT: lambda a: ds.choose_truth(a, n_jobs=1).model,
+    DEFAULT: lambda a: choose_truth(a, n_jobs=1).model,
     "majority": lambda a: ds.MajorityVote().fit(a),
     "one-coin": lambda a: ds.OneCoin(n_jobs=1).fit(a),
     "GLAD": lambda a: ds.GLAD(n_jobs=1).fit(a),

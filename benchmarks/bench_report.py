@@ -26,7 +26,7 @@ import pyarrow as pa
 
 import dissensus as ds
 from dissensus.evaluate.compare import HeldOut
-from dissensus.workflow.refine import refine
+from dissensus.workflow.refine import fit
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
@@ -77,7 +77,7 @@ def large_crowd() -> tuple[ds.Annotations, Any, list[HeldOut] | None]:
 def real(name: str) -> tuple[ds.Annotations, Any, list[HeldOut] | None]:
     folder = data_folder() / name
     annotations = ds.read_annotations(folder / "annotations.csv", items=folder / "items.csv")
-    run = refine(annotations)
+    run = fit(annotations)
     return annotations, run.model, run.held_out
 
 
@@ -85,7 +85,7 @@ def measure(name: str, folder: Path, browser: Any) -> list[str]:
     """One row of the table."""
     annotations, model, held_out = large_crowd() if name == "simulation" else real(name)
     started = time.process_time()
-    path = ds.write_report(model, annotations, folder / f"{name}.html", title=name, held_out=held_out)
+    path = ds.write_report(annotations, model, folder / f"{name}.html", title=name, held_out=held_out)
     made = time.process_time() - started
     loads, slowest = zip(*(opened(browser, path) for _ in range(3)), strict=True)
     return [
@@ -132,10 +132,10 @@ def draw(browser: Any, folder: Path) -> None:
     from report_sample import canteen
 
     annotations = canteen()
-    run = refine(annotations)
+    run = fit(annotations)
     path = folder / "canteen.html"
     ds.write_report(
-        run.model, annotations, path, title="What guests say of the canteen", held_out=run.held_out
+        annotations, run.model, path, title="What guests say of the canteen", held_out=run.held_out
     )
     tab = browser.new_page(viewport={"width": 1280, "height": 1500})
     tab.goto(path.as_uri())

@@ -48,7 +48,7 @@ labels = ds.read_annotations(sys.argv[1] + "/annotations.csv", items=sys.argv[1]
 train, sizes = labels.split_items()["train"], range(3, int(sys.argv[2]) + 1)
 print("ready", flush=True)
 sys.stdin.readline()
-found = ds.select(ds.PGM(), train, {"n_item_clusters": sizes, "n_annotator_clusters": sizes})
+found = ds.select(train, ds.PGM(), {"n_item_clusters": sizes, "n_annotator_clusters": sizes})
 print(found, flush=True)
 """
 
@@ -64,7 +64,7 @@ def search(inference: str, annotations: ds.Annotations, largest: int) -> tuple[f
     sizes = range(3, largest + 1)
     grid = {"n_item_clusters": sizes, "n_annotator_clusters": sizes}
     started, before = time.perf_counter(), processor_seconds()
-    found = ds.select(ds.PGM(inference=inference), annotations, grid)
+    found = ds.select(annotations, ds.PGM(inference=inference), grid)
     wall, used = time.perf_counter() - started, processor_seconds() - before
     gains = ", ".join(f"{gain.mean:.3f} over {name}" for name, gain in found.gains.items())
     print(f"{inference}: {found}; {gains}; rank correlation {found.stability.rank_correlation:.2f}")

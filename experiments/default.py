@@ -35,7 +35,7 @@ from dissensus.models import title_of
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array, row_shares
-from dissensus.workflow.refine import TEST_SIZE, refine
+from dissensus.workflow.refine import TEST_SIZE, fit
 from experiments.common import Finished, Values, command_line, write_files
 from reproduction.datasets import read_dataset
 from reproduction.tables import line, table
@@ -87,7 +87,7 @@ def few_labels(annotations: Annotations, n_labels: int, draw: int) -> Values:
 def default_of(labels: Annotations, seed: int) -> Model:
     """What ``fit`` gives; where it refuses because no item has two labels, what it gives for ``hpgm``."""
     alone = pairs_per_item(labels).max() < 2
-    return refine(labels, "hpgm" if alone else "auto", seed=seed, test_size=0 if alone else TEST_SIZE).model
+    return fit(labels, "hpgm" if alone else "auto", seed=seed, test_size=0 if alone else TEST_SIZE).model
 
 
 def coverage(model: Model, design: Design) -> float | None:

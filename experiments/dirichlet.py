@@ -69,7 +69,7 @@ def compared(name: str, labels: Annotations) -> tuple[str, list[str]]:
     printed = TABLE_2["bp"][name]
     sizes = printed.item_clusters, printed.annotator_clusters or 1
     found = select(
-        PGM(*sizes, n_jobs=1), labels, GRID, refit=False, references={}, n_jobs=1, progress=False, **SEARCHED
+        labels, PGM(*sizes, n_jobs=1), GRID, refit=False, references={}, n_jobs=1, progress=False, **SEARCHED
     )
     winner = dict(found.params)
     chosen, items = losses(labels, sizes, winner)

@@ -151,7 +151,7 @@ def recovered(annotations: Annotations) -> Recovery:
         "PGM vb": [PGM(K, L, inference="vb") for K, L in SIZES],
         "PGM vb 20×20": [PGM(*SIZE, inference="vb")],
     }
-    return recover(models, annotations, labels_shown=(2, 4), n_draws=DRAWS)
+    return recover(annotations, models, labels_shown=(2, 4), n_draws=DRAWS)
 
 
 def recovery_rows(population: Population, recovery: Recovery) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 
 import dissensus as ds
 from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
+from dissensus.judges.report import JudgeReport
 from dissensus.models.base import Model
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.numerics import Array
@@ -204,7 +205,7 @@ def published_rows(data: Path) -> Iterator[str]:
         yield f"| {name} | {epsilon} | {cells} | {same} of {len(expected)} | {votes} of {len(found)} |"
 
 
-def figures(report: ds.JudgeReport) -> dict[str, tuple[float, float]]:
+def figures(report: JudgeReport) -> dict[str, tuple[float, float]]:
     """Winning rate and advantage probability of each judge, to two digits."""
     return {
         row["judge"]: (round(row["winning_rate"], 2), round(row["advantage"], 2)) for row in report.rows()

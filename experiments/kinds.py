@@ -120,7 +120,7 @@ def recovered(labels: Annotations, shown: Sequence[int]) -> Values:
     chains: dict[str, Any] = {"n_chains": 2, "n_sweeps": 150}
     models = {"ordinal": ds.OrdinalHPGM(**chains), "nominal": ds.HPGM(**chains)}
     settings: dict[str, Any] = {"pool": max(shown), "min_reserved": RESERVED, "n_draws": 3, "n_jobs": 1}
-    found = ds.recover(models, labels, shown, **settings, progress=False)
+    found = ds.recover(labels, models, shown, **settings, progress=False)
     values: Values = {"n_items": found.n_items}
     for n in shown:
         gap = found.difference("ordinal", "nominal", n)

@@ -206,7 +206,8 @@ def promises(n: int) -> str:
             taken = np.full(len(replay.pool), START)
             for _ in range(12):
                 model = replay.fit(taken, seed)
-                plan = plan_labels(model, budget=round(2 * STEP * len(taken)), target_interval=target)
+                budget, labels = round(2 * STEP * len(taken)), model.training_labels()
+                plan = plan_labels(labels, model, budget=budget, target_interval=target)
                 if plan.stop or (taken >= replay.pool).all():
                     break
                 taken = np.minimum(taken + plan.n_more, replay.pool)

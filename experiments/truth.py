@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.evaluate.compare import TIED, UNSEEN, choose_truth, compare
+from dissensus.evaluate.compare import TIED, UNSEEN, choose_truth, held_out_scores
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows
 from dissensus.metrics import accuracy_rows
 from dissensus.models.confusion import gold_prior
@@ -73,7 +73,7 @@ def gate(annotations: ds.Annotations) -> Values:
     """
     apart, together = choose_truth(annotations).table[:2]
     rivals = [ds.LogLinear(), ds.EBCC(unseen=UNSEEN)]
-    first, second = compare(annotations, rivals, n_jobs=1)
+    first, second = held_out_scores(annotations, rivals, n_jobs=1)
     ahead, error = second.ahead_of(first, "annotators")
     answers = [with_settings(model, {}).fit(annotations).label_distributions_ for model in rivals]
     rows = right_rows(annotations, np.mean(answers, axis=0), judged_items(annotations))
@@ -101,7 +101,7 @@ def gold_draw(annotations: ds.Annotations, model: Any, share: float, draw: int, 
     rest = np.setdiff1d(judged_items(annotations), known)
     prior = np.ones((annotations.n_items, annotations.n_classes))
     prior[known] = gold_prior(annotations)[known]
-    trained = with_settings(model, {}).fit(annotations, item_prior=prior)
+    trained = with_settings(model, {}).fit(annotations, prior=prior)
     before, after = (right_rows(annotations, one.label_distributions_, rest) for one in (model, trained))
     values: Values = {"without": float(before.mean()), "with": float(after.mean()), "rest": len(rest)}
     values["known"] = len(known)

@@ -18,7 +18,7 @@ from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
-from dissensus.text.guided.classifier import PRIOR_LABELS, GuidedClassifier
+from dissensus.text.guided.classifier import PRIOR_WORTHS, GuidedClassifier
 from dissensus.text.guided.guides import ItemClusters, Projection
 from reproduction.cells import Arrays, Cell, FinishedCells
 from reproduction.columns import ENCODER, GLOVE, GUIDES, INSIDE, PLAIN, learner_of, shipped
@@ -106,8 +106,8 @@ def search(inputs: Inputs, cell: Cell) -> Result:
     data, settings = inputs.datasets[cell.dataset], cell.settings
     guide = GUIDES[settings["guide"]]
     selection = select(
-        guide.build({}),
         data.parts["train"],
+        guide.build({}),
         settings["grid"],
         criterion="dev",
         dev=data.parts["dev"],
@@ -124,8 +124,8 @@ def network_search(inputs: Inputs, cell: Cell) -> Result:
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
     selection = select(
-        LDLNM(**{**LDLNM.PAPER, **settings["network"]}),
         data.parts["train"],
+        LDLNM(**{**LDLNM.PAPER, **settings["network"]}),
         settings["grid"],
         criterion=DevDistributions(data.parts["dev"]),
         directory=inputs.search_directory(cell),
@@ -200,7 +200,7 @@ def guided(inputs: Inputs, cell: Cell) -> Result:
         refine="hard",
         project="hard",
         annotator_sum="outside",
-        prior_labels=1.0,
+        prior_worth=1.0,
     )
     train, dev = (data.parts[name] for name in ("train", "dev"))
     model.fit(data.texts("train"), train, dev=(data.texts("dev"), dev))
@@ -224,9 +224,9 @@ def _inside(
 ) -> tuple[dict[str, Array], float]:
     """The same predictions snapped with the annotator sum inside, and the S that is best on dev."""
     assert clusters is not None  # every guide of the tables has item clusters
-    projections = [Projection(clusters, "hard", "inside", float(S)) for S in PRIOR_LABELS]
+    projections = [Projection(clusters, "hard", "inside", float(S)) for S in PRIOR_WORTHS]
     best = min(projections, key=lambda project: kl(gold, project(raw["dev"])))
-    return {part: best(h) for part, h in raw.items()}, best.prior_labels
+    return {part: best(h) for part, h in raw.items()}, best.prior_worth
 
 
 def guided_soft(inputs: Inputs, cell: Cell) -> Result:
@@ -238,7 +238,7 @@ def guided_soft(inputs: Inputs, cell: Cell) -> Result:
     train, dev = (data.parts[name] for name in ("train", "dev"))
     model.fit(data.features("train"), train, dev=(data.features("dev"), dev))
     predictions = {part: model.label_distributions(data.features(part)) for part in ASKED}
-    numbers = {"runs": [_run(data, settings["seed"], predictions)], "strength": model.prior_labels_}
+    numbers = {"runs": [_run(data, settings["seed"], predictions)], "strength": model.prior_worth_}
     return numbers, _stacked([predictions])
 
 
@@ -357,8 +357,8 @@ def recovery(inputs: Inputs, cell: Cell) -> Result:
         "PGM vb": [PGM(K, L, inference="vb") for K, L in sizes],
     }
     found = recover(
-        models,
         inputs.datasets[cell.dataset].annotations,
+        models,
         settings["labels_shown"],
         n_draws=settings["draws"],
         n_jobs=1,

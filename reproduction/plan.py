@@ -81,7 +81,7 @@ class Scale:
     labels_shown: tuple[int, ...] = (1, 2, 4, 8)
     recovery_fmm: tuple[int, ...] = (6, 12)
     recovery_pgm: tuple[tuple[int, int], ...] = ((6, 4), (12, 8), (20, 20))
-    embedding: str | None = None  # the sentence encoder, as in dissensus.embed
+    embedding: str | None = None  # the sentence encoder, as in dissensus.text.embed
     max_items: int | None = None  # of a set; more are sampled with a seed
     cnn: Mapping[str, Any] = field(default_factory=dict)  # settings that differ from the learners' own
     encoder: Mapping[str, Any] = field(default_factory=dict)

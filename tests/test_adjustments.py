@@ -201,7 +201,7 @@ def test_draws_have_the_raw_mean_and_the_floor_moves_both():
     others = np.delete(np.arange(600), agreed[low])
     np.testing.assert_array_equal(raw.label_distributions_[others], adjusted.label_distributions_[others])
     np.testing.assert_array_equal(raw.share_draws_[:, others], adjusted.share_draws_[:, others])
-    again = raw.transform(labels).label_distributions_
+    again = raw.apply(labels).label_distributions_
     np.testing.assert_array_equal(again, raw.label_distributions_)
 
 
@@ -295,7 +295,7 @@ def test_nobody_to_represent_is_an_error_with_a_remedy(represent, words):
 
 @pytest.mark.slow
 def test_the_model_that_can_represent_is_taken_with_its_reason():
-    found = ds.refine(two_groups(n_items=8), represent={"group": "a"}, test_size=0)
+    found = ds.fit(two_groups(n_items=8), represent={"group": "a"}, test_size=0)
     assert isinstance(found.model, ds.HPGM)
     assert found.reason == "it is the model that can estimate the population of some of the annotators"
     assert not found.chosen

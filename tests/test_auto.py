@@ -16,9 +16,9 @@ from dissensus.evaluate.compare import (
     FAST_CANDIDATES,
     HeldOut,
     _chosen,
-    choose_model,
     compare,
     for_comparison,
+    held_out_scores,
     with_gaps,
 )
 from dissensus.labels.annotations import Annotations
@@ -53,7 +53,7 @@ def test_scores_are_the_mean_log_probability_of_the_hidden_labels() -> None:
     for m, y in zip(hidden.item, hidden.label, strict=True):
         given = [int(c) for i, c in zip(kept.item, kept.label, strict=True) if i == m]
         expected += math.log((given.count(int(y)) + 1) / (len(given) + 3)) / hidden.n_labels
-    (row,) = compare(labels, [EmpiricalDistribution(smoothing=1.0)], seed=5)
+    (row,) = held_out_scores(labels, [EmpiricalDistribution(smoothing=1.0)], seed=5)
     assert row.score == pytest.approx(expected, rel=1e-12)
     assert row.score_items == pytest.approx(expected, rel=1e-12)
     assert row.n_hidden == hidden.n_labels
@@ -63,7 +63,7 @@ def test_the_mixture_wins_where_items_come_in_kinds() -> None:
     # Two kinds of item, two equally likely labels each: knowing the kind costs log 2 a label. Five labels of
     # an item are too few for its counts to say "even", so the mixture foresees hidden labels better.
     mixtures = [("empirical", {}), ("fmm", {"n_item_clusters": 8}), ("fmm", {"n_item_clusters": 2})]
-    choice = choose_model(one_kind_of_item_each(), seed=0, candidates=mixtures)
+    choice = compare(one_kind_of_item_each(), seed=0, candidates=mixtures)
     assert name_of(choice.model) == "fmm"
     best = max(choice.table, key=lambda row: row.score_items)
     assert best.score_items == pytest.approx(-math.log(2), rel=0.05)
@@ -75,7 +75,7 @@ def test_a_comparison_leaves_settings_that_are_given_alone() -> None:
     assert for_comparison(build_model("hpgm", {"n_sweeps": 30})) == {"n_chains": 2}
     assert for_comparison(build_model("fmm", {})) == {}
     labels = simulate(60, 12, 3, labels_per_item=4, seed=1).annotations
-    short, long = (compare(labels, [build_model("hpgm", {"n_sweeps": n})])[0] for n in (10, 60))
+    short, long = (held_out_scores(labels, [build_model("hpgm", {"n_sweeps": n})])[0] for n in (10, 60))
     assert short.score != long.score
 
 
@@ -83,17 +83,17 @@ def test_candidates_that_no_memory_is_left_for_are_refused_in_one_line() -> None
     labels = simulate(60, 12, 3, labels_per_item=4, seed=1).annotations
     line = r"^\w+ on \d+ labels needs 250\.\d+MB of memory at least, and (9\.\d+|10)MB are allowed; "
     with ds.resources(memory="10MB"), pytest.raises(DataError, match=line):
-        choose_model(labels)
+        compare(labels)
 
 
 def test_the_chosen_model_is_not_fitted_yet() -> None:
-    choice = choose_model(simulate(30, 10, 3).annotations, candidates=FAST_CANDIDATES)
+    choice = compare(simulate(30, 10, 3).annotations, candidates=FAST_CANDIDATES)
     assert not hasattr(choice.model, "label_distributions_")
 
 
 @pytest.mark.slow
 def test_every_candidate_is_in_the_table_once() -> None:
-    table = choose_model(simulate(60, 30, 3).annotations).table
+    table = compare(simulate(60, 30, 3).annotations).table
     assert [(name_of(row.model), row.as_row()["settings"]) for row in table] == [
         (name, build_model(name, settings, seed=0).get_params(deep=False))
         for name, settings in CANDIDATES
@@ -106,22 +106,22 @@ def test_features_bring_a_candidate_that_uses_them() -> None:
     labels = simulate(40, 12, 3).annotations
     features = np.random.default_rng(0).normal(size=(40, 4))
     short = [("hpgm", {"n_sweeps": 10, "n_chains": 1}), ("hpgm", {"n_sweeps": 10, "use_features": True})]
-    assert len(choose_model(labels, candidates=short).table) == 1
-    assert len(choose_model(with_features(labels, features), candidates=short).table) == 2
+    assert len(compare(labels, candidates=short).table) == 1
+    assert len(compare(with_features(labels, features), candidates=short).table) == 2
 
 
 def test_candidates_with_more_clusters_than_items_are_left_out() -> None:
     labels = simulate(12, 12, 3, labels_per_item=10).annotations
-    table = choose_model(labels, candidates=FAST_CANDIDATES).table
+    table = compare(labels, candidates=FAST_CANDIDATES).table
     assert max(getattr(row.model, "n_item_clusters", 0) for row in table) <= 12
     # HPGM's numbers are upper bounds, so it is there whatever the numbers are
     bounds = [("hpgm", {"n_sweeps": 10, "n_chains": 1})]
-    assert choose_model(labels, candidates=bounds).table
+    assert compare(labels, candidates=bounds).table
 
 
 def test_models_that_need_annotators_are_left_out_of_class_counts() -> None:
     counts = Annotations.from_counts([[3, 1], [2, 2], [0, 4]] * 10)
-    table = choose_model(counts).table
+    table = compare(counts).table
     assert table
     assert not any(row.model._needs_annotators for row in table)
 
@@ -129,23 +129,23 @@ def test_models_that_need_annotators_are_left_out_of_class_counts() -> None:
 def test_too_few_labels_to_choose_by_leave_the_smoothed_counts() -> None:
     # 97 pairs hide 19, one short of what a choice needs.
     labels = Annotations.from_counts([[97, 0]])
-    choice = choose_model(labels)
+    choice = compare(labels)
     assert isinstance(choice.model, EmpiricalDistribution)
     assert choice.table == []
     assert choice.reason == "too few labels to choose by: empirical, without a comparison"
-    assert choose_model(Annotations.from_counts([[98, 0]])).table != []
+    assert compare(Annotations.from_counts([[98, 0]])).table != []
 
 
 def test_one_label_an_item_leaves_nothing_to_compare() -> None:
     labels = simulate(200, 20, 3, labels_per_item=1).annotations
-    choice = choose_model(labels)
+    choice = compare(labels)
     assert name_of(choice.model) == "hpgm"
     assert choice.table == []
     assert choice.reason.startswith("no item has two labels")
-    assert isinstance(choose_model(labels, candidates=FAST_CANDIDATES).model, EmpiricalDistribution)
+    assert isinstance(compare(labels, candidates=FAST_CANDIDATES).model, EmpiricalDistribution)
     # nor do labels that one annotator repeats
     again = Annotations.from_arrays(*(np.tile(ids, 2) for ids in named(labels)))
-    assert choose_model(again).reason == choice.reason
+    assert compare(again).reason == choice.reason
 
 
 def named(labels: Annotations) -> list[Any]:
@@ -252,14 +252,14 @@ def test_the_standard_error_is_taken_over_items() -> None:
 
 
 def test_a_question_that_is_none() -> None:
-    with pytest.raises(ParameterError, match="'estimate' parameter of choose_model must be one of"):
-        choose_model(simulate(30, 10, 3).annotations, estimate="truth")
+    with pytest.raises(ParameterError, match="'estimate' parameter of compare must be one of"):
+        compare(simulate(30, 10, 3).annotations, estimate="truth")
 
 
 def test_from_very_many_labels_a_part_of_the_items_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dissensus.evaluate.compare.MOST_LABELS", 250)
     labels = simulate(100, 20, 3, labels_per_item=5).annotations
-    table = choose_model(labels, candidates=[("empirical", {})]).table
+    table = compare(labels, candidates=[("empirical", {})]).table
     # 250 labels are those of 50 items, and a fifth of them is hidden.
     assert table[0].n_hidden == 50
 
@@ -267,7 +267,7 @@ def test_from_very_many_labels_a_part_of_the_items_is_drawn(monkeypatch: pytest.
 @pytest.mark.slow
 def test_threads_change_nothing() -> None:
     labels = simulate(60, 20, 3).annotations
-    scores = [[row.score for row in choose_model(labels, n_jobs=jobs).table] for jobs in (1, 2)]
+    scores = [[row.score for row in compare(labels, n_jobs=jobs).table] for jobs in (1, 2)]
     assert scores[0] == scores[1]
 
 
@@ -286,14 +286,14 @@ THREADS: list[int] = []
 def test_models_that_run_side_by_side_have_one_thread_each(n_jobs: int, threads: int) -> None:
     THREADS.clear()
     models = [Noting(2, n_jobs=2), Noting(3, n_jobs=2)]
-    table = compare(simulate(20, 8, 3).annotations, models, n_jobs=n_jobs)
+    table = held_out_scores(simulate(20, 8, 3).annotations, models, n_jobs=n_jobs)
     assert [threads, threads] == THREADS
     assert [row.model.n_jobs for row in table] == [2, 2]
 
 
 def test_the_chosen_model_has_the_threads_that_were_given() -> None:
     labels = one_kind_of_item_each()
-    choice = choose_model(labels, n_jobs=2, candidates=[("empirical", {}), ("fmm", {})])
+    choice = compare(labels, n_jobs=2, candidates=[("empirical", {}), ("fmm", {})])
     model, table = choice.model, choice.table
     assert [name_of(row.model) for row in table] == ["empirical", "fmm"]
     assert (name_of(model), model.n_jobs) == ("fmm", 2)
@@ -302,7 +302,9 @@ def test_the_chosen_model_has_the_threads_that_were_given() -> None:
 def test_progress_is_told() -> None:
     told: list[tuple[str, float]] = []
     models = [MajorityVote(), EmpiricalDistribution()]
-    compare(simulate(20, 8, 3).annotations, models, n_jobs=1, progress=lambda *news: told.append(news))
+    held_out_scores(
+        simulate(20, 8, 3).annotations, models, n_jobs=1, progress=lambda *news: told.append(news)
+    )
     assert [share for _, share in told] == [0.0, 0.5]
     assert told[0][0] == "held-out labels: majority"
 

@@ -162,7 +162,7 @@ def test_saving_and_new_pairs(tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
     loaded = ds.load(tmp_path / "m.safetensors")
     pd.testing.assert_frame_equal(loaded.to_frame(), model.to_frame())
-    moved = loaded.transform(labels.take_items(np.arange(10)))
+    moved = loaded.apply(labels.take_items(np.arange(10)))
     np.testing.assert_allclose(moved.label_distributions_, model.label_distributions_[:10], atol=0.02)
 
 

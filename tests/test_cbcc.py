@@ -314,7 +314,7 @@ def test_predict_is_the_posteriors_choice() -> None:
 def test_new_items_get_bayes_rule_with_the_kept_matrices() -> None:
     model = ds.CBCC(2).fit(CROWD)
     who, what = CROWD.annotators[[0, 3]], CROWD.classes[[0, 1]]
-    moved = model.transform(ds.Annotations.from_arrays(["x", "x"], who, what, classes=CROWD.classes))
+    moved = model.apply(ds.Annotations.from_arrays(["x", "x"], who, what, classes=CROWD.classes))
     x = model.psi_ * model.confusion_[0, :, 0] * model.confusion_[3, :, 1]
     np.testing.assert_allclose(moved.posterior_, [x / x.sum()], rtol=1e-9)
 

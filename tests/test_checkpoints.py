@@ -169,11 +169,11 @@ def test_what_was_given_beside_the_labels_counts_too(tmp_path: Path) -> None:
     known = crowd()
     prior = np.random.default_rng(0).dirichlet(np.ones(known.n_classes), known.n_items)
     for given in (prior, prior[::-1]):
-        alone = MODELS["dawid-skene"]().fit(known, item_prior=given)
+        alone = MODELS["dawid-skene"]().fit(known, prior=given)
         with ds.resources(checkpoint=tmp_path):
-            assert differing(MODELS["dawid-skene"]().fit(known, item_prior=given), alone) == []
+            assert differing(MODELS["dawid-skene"]().fit(known, prior=given), alone) == []
     with ds.resources(checkpoint=tmp_path, precision="single"):
-        MODELS["dawid-skene"]().fit(known, item_prior=prior)
+        MODELS["dawid-skene"]().fit(known, prior=prior)
     assert len(list(tmp_path.iterdir())) == 3
 
 

@@ -103,10 +103,9 @@ def test_what_was_known_beforehand_is_sent_along(client: Any, tmp_path: Path) ->
     known = crowd()
     prior = np.random.default_rng(0).dirichlet(np.ones(known.n_classes), known.n_items)
     for name in ("dawid-skene", "pgm-bp"):
-        given = {"pseudo_labels" if name == "pgm-bp" else "item_prior": prior}
-        alone = MODELS[name]().fit(known, **given)
+        alone = MODELS[name]().fit(known, prior=prior)
         with ds.resources(cluster=client, scratch=tmp_path):
-            assert differing(MODELS[name]().fit(known, **given), alone) == []
+            assert differing(MODELS[name]().fit(known, prior=prior), alone) == []
 
 
 def test_a_fit_begun_on_a_cluster_goes_on_on_threads_and_back(client: Any, tmp_path: Path) -> None:
@@ -271,10 +270,10 @@ def test_no_worker_keeps_labels_of_a_fit_that_is_over(
 @pytest.mark.parametrize("name", ["fmm", "dawid-skene", "pgm-bp"])
 def test_new_labels_are_worked_on_where_fits_are(name: str, client: Any, tmp_path: Path) -> None:
     fitted, new = MODELS[name](n_jobs=1).fit(crowd()), stored(renamed(crowd(seed=1)), tmp_path)
-    alone = fitted.transform(new)
+    alone = fitted.apply(new)
     with ds.resources(cluster=client, scratch=tmp_path / "scratch", progress=False):
-        assert differing(fitted.transform(new), alone) == []
-    assert differing(fitted.set_params(n_jobs=2).transform(new), alone) == []
+        assert differing(fitted.apply(new), alone) == []
+    assert differing(fitted.set_params(n_jobs=2).apply(new), alone) == []
     assert list(tmp_path.glob("scratch/*")) == []
 
 

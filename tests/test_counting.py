@@ -111,7 +111,7 @@ def test_fit_chooses_the_strength_from_the_labels() -> None:
 
 def test_new_items_are_smoothed_with_the_same_strength() -> None:
     model = ds.EmpiricalDistribution(smoothing=2.0).fit(ds.Annotations.from_counts(COUNTS))
-    moved = model.transform(ds.Annotations.from_counts([[0, 1, 0]]))
+    moved = model.apply(ds.Annotations.from_counts([[0, 1, 0]]))
     np.testing.assert_allclose(moved.label_distributions_, [[2 / 7, 3 / 7, 2 / 7]], rtol=1e-15)
 
 
@@ -196,13 +196,13 @@ def test_the_first_tied_class_in_class_order_is_named(vote: ds.MajorityVote) -> 
 
 def test_ties_are_counted_among_labelled_items(vote: ds.MajorityVote) -> None:
     assert vote.ties_ == 2
-    assert vote.transform(ds.Annotations.from_counts([[1, 1]], classes=["yes", "no"])).ties_ == 1
+    assert vote.apply(ds.Annotations.from_counts([[1, 1]], classes=["yes", "no"])).ties_ == 1
 
 
 def test_an_item_never_seen_gets_the_crowds_most_frequent_class(vote: ds.MajorityVote) -> None:
     # Over all items: 6 × no, 4 × yes, 2 × maybe.
     assert vote.predict_proba(["never seen", "z"]).tolist() == [[1, 0, 0], [1, 0, 0]]
-    moved = vote.transform(ds.Annotations.from_counts([[0, 5], [0, 0]], classes=["no", "yes"]))
+    moved = vote.apply(ds.Annotations.from_counts([[0, 5], [0, 0]], classes=["no", "yes"]))
     assert moved.label_distributions_.tolist() == [[0, 1, 0], [1, 0, 0]]
 
 

@@ -17,6 +17,7 @@ from crowdkit.metrics.data import alpha_krippendorff
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluate.gold import gold_accuracy
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -92,20 +93,20 @@ def test_true_labels_that_no_annotator_used_are_told() -> None:
 def test_gold_beside_a_frame() -> None:
     frame, gold = ds.datasets.load_dataset("birds")
     known = ds.read_annotations(frame, gold=gold.rename_axis("task").reset_index())
-    expected = ds.gold_accuracy(ds.DawidSkene(), known, folds=2)
-    assert ds.gold_accuracy(ds.DawidSkene(), frame, gold=gold, folds=2) == expected
+    expected = gold_accuracy(known, ds.DawidSkene(), folds=2)
+    assert gold_accuracy(frame, ds.DawidSkene(), gold=gold, folds=2) == expected
     with pytest.raises(DataError, match="no item has labels and a gold class to judge by; give gold="):
-        ds.gold_accuracy(ds.DawidSkene(), frame)
+        gold_accuracy(frame, ds.DawidSkene())
     by_table = gold.rename_axis("task").reset_index()
-    runs = [ds.refine(frame, "dawid-skene", estimate="truth", gold=told) for told in (gold, by_table)]
-    assert runs[0].gold == runs[1].gold == ds.gold_accuracy(ds.DawidSkene(), known)
+    runs = [ds.fit(frame, "dawid-skene", estimate="truth", gold=told) for told in (gold, by_table)]
+    assert runs[0].gold == runs[1].gold == gold_accuracy(known, ds.DawidSkene())
 
 
 def test_alpha_of_a_frame_is_crowd_kits(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
     frame, _ = birds
-    assert ds.krippendorff_alpha(frame) == pytest.approx(alpha_krippendorff(frame), abs=1e-12)
-    assert ds.krippendorff_alpha(pl.from_pandas(frame)) == ds.krippendorff_alpha(frame)
-    assert ds.fleiss_kappa(frame) == ds.fleiss_kappa(ds.read_annotations(frame))
+    assert ds.metrics.krippendorff_alpha(frame) == pytest.approx(alpha_krippendorff(frame), abs=1e-12)
+    assert ds.metrics.krippendorff_alpha(pl.from_pandas(frame)) == ds.metrics.krippendorff_alpha(frame)
+    assert ds.metrics.fleiss_kappa(frame) == ds.metrics.fleiss_kappa(ds.read_annotations(frame))
 
 
 def test_comparisons_are_read_as_crowd_kit_reads_them() -> None:

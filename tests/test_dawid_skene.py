@@ -250,7 +250,7 @@ def test_the_objective_never_falls_on_real_labels(
 
 def test_the_objective_never_falls_with_item_priors() -> None:
     prior = np.random.default_rng(0).dirichlet(np.full(3, 0.5), size=120)
-    trace = ds.DawidSkene(tol=0.0, max_iter=60).fit(CROWD, item_prior=prior).trace_
+    trace = ds.DawidSkene(tol=0.0, max_iter=60).fit(CROWD, prior=prior).trace_
     assert np.diff(trace).min() >= -1e-12 * abs(trace[-1])
 
 
@@ -429,7 +429,7 @@ def test_annotators_are_told_apart() -> None:
 
 def test_gold_as_item_prior_decides() -> None:
     gold = np.random.default_rng(0).integers(3, size=120)
-    model = ds.DawidSkene().fit(CROWD, item_prior=np.eye(3)[gold])
+    model = ds.DawidSkene().fit(CROWD, prior=np.eye(3)[gold])
     assert model.posterior_.argmax(axis=1).tolist() == gold.tolist()
     np.testing.assert_allclose(model.posterior_.max(axis=1), 1.0, rtol=1e-12)
 
@@ -441,20 +441,20 @@ def test_gold_decides_against_any_number_of_labels_and_beyond_the_labels_classes
     gold = np.array([1, 2] + [m % 2 for m in range(2, 40)])  # item 0 by gold alone, item 1 of an unused class
     prior = np.eye(3)[gold]
     prior[10:] = 0.0  # nothing known: as if not given
-    model = ds.DawidSkene(smoothing=strength).fit(crowd(rows, 40, 3000, 3), item_prior=prior)
+    model = ds.DawidSkene(smoothing=strength).fit(crowd(rows, 40, 3000, 3), prior=prior)
     assert model.posterior_.argmax(axis=1).tolist() == gold.tolist()
     np.testing.assert_allclose(model.posterior_[:10], prior[:10], rtol=1e-12)
     assert np.isfinite(model.trace_).all()
 
 
 def test_a_uniform_item_prior_changes_nothing() -> None:
-    plain, flat = ds.DawidSkene().fit(CROWD), ds.DawidSkene().fit(CROWD, item_prior=np.full((120, 3), 0.2))
+    plain, flat = ds.DawidSkene().fit(CROWD), ds.DawidSkene().fit(CROWD, prior=np.full((120, 3), 0.2))
     np.testing.assert_allclose(flat.posterior_, plain.posterior_, rtol=1e-9, atol=1e-15)
 
 
 def test_an_item_prior_multiplies_the_shares() -> None:
     prior = np.random.default_rng(1).dirichlet(np.ones(3), size=120)
-    model = ds.DawidSkene().fit(CROWD, item_prior=prior)
+    model = ds.DawidSkene().fit(CROWD, prior=prior)
     expected = prior * posterior_by_hand(CROWD, model.confusion_, model.psi_)[0]
     np.testing.assert_allclose(
         model.posterior_, expected / expected.sum(axis=1, keepdims=True), rtol=1e-9, atol=1e-15
@@ -471,8 +471,8 @@ def test_an_item_prior_multiplies_the_shares() -> None:
     ],
 )
 def test_item_priors_that_are_none_are_refused(prior: Array, line: str) -> None:
-    with pytest.raises(ParameterError, match=rf"\AThe 'item_prior' parameter of DawidSkene {line}\.\Z"):
-        ds.DawidSkene().fit(CROWD, item_prior=prior)
+    with pytest.raises(ParameterError, match=rf"\AThe 'prior' parameter of DawidSkene {line}\.\Z"):
+        ds.DawidSkene().fit(CROWD, prior=prior)
 
 
 @pytest.mark.parametrize("kind", [ds.DawidSkene, ds.OneCoin])
@@ -484,7 +484,7 @@ def test_new_items_get_bayes_rule_with_the_kept_matrices(kind: type[ds.DawidSken
         CROWD.classes[[0, 1, 1, 2]],
         classes=CROWD.classes,
     )
-    moved = model.transform(new)
+    moved = model.apply(new)
     x = model.psi_ * model.confusion_[0, :, 0] * model.confusion_[3, :, 1] ** 2
     y = model.psi_ * model.confusion_[5, :, 2]
     np.testing.assert_allclose(moved.posterior_, [x / x.sum(), y / y.sum()], rtol=1e-9)
@@ -497,7 +497,7 @@ def test_new_annotators_learn_their_matrix_from_known_items() -> None:
     new = ds.Annotations.from_arrays(
         CROWD.items[:40], ["newcomer"] * 40, CROWD.classes[codes], classes=CROWD.classes
     )
-    moved = model.transform(new)
+    moved = model.apply(new)
     w = model.posterior_[:40] * moved.confusion_[0][:, codes].T
     w /= w.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(moved.posterior_, w, rtol=1e-4, atol=1e-6)

@@ -182,7 +182,7 @@ def test_a_learner_fitted_to_it_is_not_drawn_to_the_mean_as_without_features() -
     shares = known.counts / known.counts.sum(axis=1, keepdims=True)
 
     def reached(targets: Array) -> float:
-        return kl(truth, ds.SoftmaxRegression(1e-3).fit(X, targets).label_distributions(x))
+        return kl(truth, ds.text.SoftmaxRegression(1e-3).fit(X, targets).label_distributions(x))
 
     raw = reached(shares)
     assert reached(ds.DirichletRegression().fit(known, X).label_distributions_) < 1.05 * raw
@@ -212,7 +212,7 @@ def test_features_carried_or_given_and_any_order_of_rows_give_the_same_bits(fitt
         known.classes[known.label][order],
         classes=range(P),
     )
-    again = ds.DirichletRegression().fit(ds.with_features(shuffled, X))
+    again = ds.DirichletRegression().fit(ds.text.with_features(shuffled, X))
     np.testing.assert_array_equal(again.label_distributions_, model.label_distributions_)
     np.testing.assert_array_equal(again.coef_, model.coef_)
     other = ds.DirichletRegression(seed=1, l2=float(model.l2_)).fit(known, X)
@@ -232,14 +232,14 @@ def test_saved_and_loaded_it_says_the_same(fitted: Any, tmp_path: Path) -> None:
 
 def test_transform_gives_the_fit_back_and_asks_features_of_new_items(fitted: Any) -> None:
     model, known, _ = fitted
-    np.testing.assert_array_equal(model.transform(known).label_distributions_, model.label_distributions_)
+    np.testing.assert_array_equal(model.apply(known).label_distributions_, model.label_distributions_)
     new, x, _ = planted(2, n_items=5, seed=4)
     renamed = Annotations.from_arrays(
         [f"new {m}" for m in new.item], new.annotators[new.annotator], new.label, classes=range(P)
     )
     with pytest.raises(DataError, match="the items have neither features nor a column 'text'"):
-        model.transform(renamed)
-    moved = model.transform(ds.with_features(renamed, x))
+        model.apply(renamed)
+    moved = model.apply(ds.text.with_features(renamed, x))
     expected = posterior_mean(model.label_distributions(x), new.counts, float(model.concentration_))
     np.testing.assert_allclose(moved.label_distributions_, expected, rtol=1e-12)
 
@@ -281,5 +281,5 @@ def test_what_is_refused(fitted: Any) -> None:
 
 def test_it_is_the_guide_by_default_and_its_distributions_are_learned(fitted: Any) -> None:
     model, known, X = fitted
-    guided = ds.GuidedClassifier(None, ds.SoftmaxRegression(0.01)).fit(X, known)
+    guided = ds.GuidedClassifier(None, ds.text.SoftmaxRegression(0.01)).fit(X, known)
     np.testing.assert_array_equal(guided.refined_, model.label_distributions_)

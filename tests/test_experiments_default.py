@@ -50,5 +50,5 @@ def test_a_part_that_is_not_measured_stays_as_it_was() -> None:
 def test_one_label_an_item_is_measured_with_the_model_that_can_be_named() -> None:
     labels = ds.simulate(12, 6, 2, labels_per_item=1, seed=0).annotations
     with pytest.raises(ds.DissensusError, match="no item has labels by two annotators"):
-        ds.refine(labels)
+        ds.fit(labels)
     assert isinstance(default_of(labels, 0), ds.HPGM)

@@ -28,7 +28,7 @@ def crowd(n_items: int, seed: int) -> tuple[ds.Annotations, Any]:
     annotator = np.concatenate([rng.choice(30, 10, replace=False) for _ in range(n_items)])
     label = [rng.choice(3, p=truth[m]) for m in item]
     known = ds.Annotations.from_arrays(item, annotator, label, classes=range(3))
-    return ds.with_features(known, X), truth
+    return ds.text.with_features(known, X), truth
 
 
 PARTS = {name: crowd(120, seed)[0] for seed, name in enumerate(("train", "dev", "test"))}

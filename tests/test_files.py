@@ -212,7 +212,7 @@ def test_a_whole_file_that_lacks_an_array(lost: str, content: bytes, tmp_path: P
 
 
 def test_a_learner_where_a_model_is_needed(tmp_path: Path) -> None:
-    ds.SoftmaxRegression(0.1).fit(np.eye(3), np.eye(3)).save(tmp_path / "m")
+    ds.text.SoftmaxRegression(0.1).fit(np.eye(3), np.eye(3)).save(tmp_path / "m")
     with pytest.raises(ModelFileError, match="holds a SoftmaxRegression, and a model of labels is needed"):
         load_model(tmp_path / "m")
 

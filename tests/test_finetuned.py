@@ -54,20 +54,20 @@ def sentences(n: int = 80) -> tuple[list[str], Any]:
 
 
 @pytest.fixture(scope="module")
-def fitted(tiny_model: Path, tmp_path_factory) -> ds.FineTunedEncoder:
+def fitted(tiny_model: Path, tmp_path_factory) -> ds.text.FineTunedEncoder:
     texts, D = sentences()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DISSENSUS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        learner = ds.FineTunedEncoder(
+        learner = ds.text.FineTunedEncoder(
             str(tiny_model), epochs=15, patience=None, learning_rate=3e-3, n_threads=1
         )
         return learner.fit(texts, D, dev=(texts, D))
 
 
-def test_training_starts_at_the_regression_and_goes_below_it(fitted: ds.FineTunedEncoder):
+def test_training_starts_at_the_regression_and_goes_below_it(fitted: ds.text.FineTunedEncoder):
     texts, D = sentences()
-    line = ds.SoftmaxRegression().fit(
-        vectors := ds.embed(texts, fitted.model, cache=False), D, dev=(vectors, D)
+    line = ds.text.SoftmaxRegression().fit(
+        vectors := ds.text.embed(texts, fitted.model, cache=False), D, dev=(vectors, D)
     )
     assert fitted.dev_kl_[0] == pytest.approx(-line.score(vectors, D), rel=1e-3)
     assert fitted.dev_kl_.min() < fitted.dev_kl_[0]
@@ -76,14 +76,14 @@ def test_training_starts_at_the_regression_and_goes_below_it(fitted: ds.FineTune
     assert fitted.n_threads_ == 1
 
 
-def test_a_seed_replays_it(fitted: ds.FineTunedEncoder, tmp_path: Path, monkeypatch):
+def test_a_seed_replays_it(fitted: ds.text.FineTunedEncoder, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("DISSENSUS_CACHE", str(tmp_path))
     texts, D = sentences()
     again = clone(fitted).fit(texts, D, dev=(texts, D))
     np.testing.assert_array_equal(again.label_distributions(texts), fitted.label_distributions(texts))
 
 
-def test_one_file_holds_all_of_it(fitted: ds.FineTunedEncoder, tmp_path: Path):
+def test_one_file_holds_all_of_it(fitted: ds.text.FineTunedEncoder, tmp_path: Path):
     texts, _ = sentences(9)
     fitted.save(tmp_path / "e.safetensors")
     loaded = ds.load(tmp_path / "e.safetensors")
@@ -102,8 +102,10 @@ def test_it_is_kept_inside_a_guided_classifier(tiny_model: Path, tmp_path: Path,
     monkeypatch.setenv("DISSENSUS_CACHE", str(tmp_path))
     texts, _ = sentences(20)
     y = ds.Annotations.from_arrays(np.arange(20), ["a"] * 20, np.arange(20) % 2)
-    guided = ds.GuidedClassifier(ds.FMM(2), ds.FineTunedEncoder(str(tiny_model), epochs=1), project="soft")
-    guided.set_params(prior_labels=2.0).fit(texts, y)
+    guided = ds.GuidedClassifier(
+        ds.FMM(2), ds.text.FineTunedEncoder(str(tiny_model), epochs=1), project="soft"
+    )
+    guided.set_params(prior_worth=2.0).fit(texts, y)
     guided.save(tmp_path / "guided")
     loaded = ds.load(tmp_path / "guided")
     np.testing.assert_allclose(
@@ -127,7 +129,7 @@ SMUGGLED = {
 
 
 @pytest.mark.parametrize("what", SMUGGLED)
-def test_a_file_that_smuggles_is_refused(fitted: ds.FineTunedEncoder, what: str):
+def test_a_file_that_smuggles_is_refused(fitted: ds.text.FineTunedEncoder, what: str):
     facts, arrays = fitted._state()
     change, word = SMUGGLED[what]
     for name, value in change.items():
@@ -138,7 +140,7 @@ def test_a_file_that_smuggles_is_refused(fitted: ds.FineTunedEncoder, what: str)
 
 
 def test_loading_touches_no_network_and_no_file_of_the_model(
-    fitted: ds.FineTunedEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fitted: ds.text.FineTunedEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     texts, _ = sentences(9)
     fitted.save(tmp_path / "e.safetensors")
@@ -161,7 +163,7 @@ def test_loading_touches_no_network_and_no_file_of_the_model(
 
 
 @pytest.mark.parametrize("how", ["cls", "max", "mean_sqrt_len_tokens"])
-def test_every_pooling_is_that_of_the_library(fitted: ds.FineTunedEncoder, how: str):
+def test_every_pooling_is_that_of_the_library(fitted: ds.text.FineTunedEncoder, how: str):
     import torch
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -175,7 +177,9 @@ def test_every_pooling_is_that_of_the_library(fitted: ds.FineTunedEncoder, how: 
     torch.testing.assert_close(found, theirs["sentence_embedding"])
 
 
-def test_an_encoder_with_other_parts_is_refused_when_it_is_saved(fitted: ds.FineTunedEncoder, tmp_path: Path):
+def test_an_encoder_with_other_parts_is_refused_when_it_is_saved(
+    fitted: ds.text.FineTunedEncoder, tmp_path: Path
+):
     from sentence_transformers.sentence_transformer.modules import Dense
 
     other = clone(fitted)

@@ -183,7 +183,7 @@ def test_hard_takes_the_most_likely_cluster_and_soft_averages() -> None:
 def test_new_items_get_their_posterior_under_the_kept_parameters() -> None:
     model = ds.FMM(3).fit(CROWD)
     counts = np.array([[4, 0, 1, 0], [0, 0, 0, 6]])
-    moved = model.transform(ds.Annotations.from_counts(counts, classes=CROWD.classes))
+    moved = model.apply(ds.Annotations.from_counts(counts, classes=CROWD.classes))
     expected, _ = enumerate_assignments(counts.astype(float), model.theta_, model.psi_)
     np.testing.assert_allclose(moved.item_clusters_, expected, rtol=1e-9)
 

@@ -33,7 +33,7 @@ from dissensus.models.base import Model
 from dissensus.models.results import ClusterView
 from dissensus.tables.arrays import read_arrays
 from dissensus.text.guided.adapters import weighted_rows
-from dissensus.text.guided.classifier import PRIOR_LABELS
+from dissensus.text.guided.classifier import PRIOR_WORTHS
 from dissensus.text.guided.guides import ItemClusters, Projection
 from dissensus.text.learners.base import Learner, hold_out
 from registry import OF_CLASSES
@@ -56,10 +56,10 @@ GUIDES: dict[str, Model] = {
     "ldlnm": ds.LDLNM(4, 2, latent_size=4, n_networks=1, epochs=3),
 }
 LEARNERS: dict[str, Any] = {
-    "softmax": ds.SoftmaxRegression(0.01),
+    "softmax": ds.text.SoftmaxRegression(0.01),
     "scikit-learn": LogisticRegression(max_iter=500),
     "ldlnm": ds.LDLNM(4, 2, latent_size=4, n_networks=1, epochs=3),
-    "textcnn": ds.TextCNN(dimension=4, filters=4, width=3, epochs=2),
+    "textcnn": ds.text.TextCNN(dimension=4, filters=4, width=3, epochs=2),
 }
 # Models that are registered and not in the table join with their defaults.
 REGISTERED = {name: model_class(name) for name in OF_CLASSES}
@@ -177,7 +177,7 @@ def check_saving(fitted: ds.GuidedClassifier, X: Any, path: Path) -> None:
     loaded = ds.load(path)
     assert loaded.label_distributions(X).tobytes() == fitted.label_distributions(X).tobytes()
     assert repr(loaded) == repr(fitted)
-    for name in ("refined_", "prior_labels_", "prior_labels_tried_", "path_kl_", "classes_"):
+    for name in ("refined_", "prior_worth_", "prior_worth_tried_", "path_kl_", "classes_"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name))
     content = bytearray(path.read_bytes())
     content[-9] ^= 1
@@ -211,7 +211,7 @@ OF_CLUSTERS = np.array([[0.8, 0.2], [0.25, 0.75]])
 @pytest.mark.parametrize("annotator_sum", ["inside", "outside"])
 def test_the_projection_worked_by_hand(annotator_sum: str) -> None:
     h = np.full((4, 2), 0.5)
-    settings = {"annotator_sum": annotator_sum, "prior_labels": 2.0}
+    settings = {"annotator_sum": annotator_sum, "prior_worth": 2.0}
     soft = ds.GuidedClassifier(Given(), Parrot(), project="soft", **settings).fit(h, TWO_CLASSES)
     hard = ds.GuidedClassifier(Given(), Parrot(), project="hard", **settings).fit(h, TWO_CLASSES)
     first = BY_HAND[annotator_sum]
@@ -219,7 +219,7 @@ def test_the_projection_worked_by_hand(annotator_sum: str) -> None:
     expected = first * OF_CLUSTERS[0] + (1 - first) * OF_CLUSTERS[1]
     np.testing.assert_allclose(soft.label_distributions(h[:1]), [expected], rtol=1e-12)
     np.testing.assert_allclose(hard.label_distributions(h[:1]), OF_CLUSTERS[:1], rtol=1e-12)
-    assert soft.prior_labels_ == 2.0
+    assert soft.prior_worth_ == 2.0
 
 
 def test_the_projection_between_no_label_and_endless_labels() -> None:
@@ -297,14 +297,14 @@ def test_refined_by_hand_from_the_posteriors(assignment: str) -> None:
     soft = [sum(w[k] * of_clusters[k] for k in range(K)) for w in known.item_clusters_]
     hard = [of_clusters[int(np.argmax(w))] for w in known.item_clusters_]
     for refine, expected in (("soft", soft), ("hard", hard)):
-        fitted = ds.GuidedClassifier(guide, ds.SoftmaxRegression(0.1), refine=refine).fit(X, y)
+        fitted = ds.GuidedClassifier(guide, ds.text.SoftmaxRegression(0.1), refine=refine).fit(X, y)
         np.testing.assert_allclose(fitted.refined_, expected, rtol=1e-12)
 
 
 def test_confusion_models_refine_by_the_true_class() -> None:
     X, y = crowd()
     known = ds.DawidSkene().fit(y)
-    fitted = ds.GuidedClassifier(ds.DawidSkene(), ds.SoftmaxRegression(0.1), refine="hard").fit(X, y)
+    fitted = ds.GuidedClassifier(ds.DawidSkene(), ds.text.SoftmaxRegression(0.1), refine="hard").fit(X, y)
     expected = known.crowd_confusion_[known.posterior_.argmax(axis=1)]
     np.testing.assert_array_equal(fitted.refined_, expected)
 
@@ -312,7 +312,7 @@ def test_confusion_models_refine_by_the_true_class() -> None:
 @pytest.mark.parametrize("refine", ["soft", "hard"])
 def test_a_guide_without_clusters_refines_by_its_own_distributions(refine: str) -> None:
     X, y = crowd()
-    fitted = ds.GuidedClassifier(ds.EmpiricalDistribution(0.5), ds.SoftmaxRegression(0.1), refine=refine)
+    fitted = ds.GuidedClassifier(ds.EmpiricalDistribution(0.5), ds.text.SoftmaxRegression(0.1), refine=refine)
     np.testing.assert_allclose(fitted.fit(X, y).refined_, (y.counts + 0.5) / (4 + 0.5 * P), rtol=1e-12)
 
 
@@ -325,7 +325,7 @@ def test_items_without_labels_are_left_out_or_refined_by_the_prior() -> None:
     np.testing.assert_array_equal(raw.learner_.told_[0], shares(y)[others])
     np.testing.assert_array_equal(raw.learner_.told_[1], shares(y)[others])
     known = ds.FMM(K).fit(gaps)
-    guided = ds.GuidedClassifier(ds.FMM(K), ds.SoftmaxRegression(0.1)).fit(X, gaps)
+    guided = ds.GuidedClassifier(ds.FMM(K), ds.text.SoftmaxRegression(0.1)).fit(X, gaps)
     np.testing.assert_allclose(
         guided.refined_[[3, 10]], np.tile(known.psi_ @ known.theta_, (2, 1)), rtol=1e-12
     )
@@ -336,7 +336,7 @@ def test_refined_labels_are_nearer_to_the_population_than_raw_ones() -> None:
     X, y = np.zeros((400, 1)), drawn.annotations
 
     def distance(guide: Any, refine: str) -> float:
-        fitted = ds.GuidedClassifier(guide, ds.SoftmaxRegression(1.0), refine=refine).fit(X, y)
+        fitted = ds.GuidedClassifier(guide, ds.text.SoftmaxRegression(1.0), refine=refine).fit(X, y)
         return kl(drawn.population_by_load, fitted.refined_)
 
     raw = distance(None, "none")
@@ -367,9 +367,11 @@ def test_weighted_rows_reach_the_optimum_on_distributions() -> None:
     learner = LogisticRegression(C=C, tol=1e-9, max_iter=5000)
     raw = ds.GuidedClassifier(None, learner, refine="none").fit(X, y)
     np.testing.assert_allclose(raw.label_distributions(X), expected, rtol=1e-4)
-    # the same optimum as SoftmaxRegression, whose penalty is prior_labels · spread = 1 / (C M)
-    prior_labels = 1 / (C * M * X.var(axis=0).sum())
-    ours = ds.GuidedClassifier(None, ds.SoftmaxRegression(prior_labels, tol=1e-9), refine="none").fit(X, y)
+    # the same optimum as SoftmaxRegression, whose penalty is prior_worth · spread = 1 / (C M)
+    prior_worth = 1 / (C * M * X.var(axis=0).sum())
+    ours = ds.GuidedClassifier(None, ds.text.SoftmaxRegression(prior_worth, tol=1e-9), refine="none").fit(
+        X, y
+    )
     np.testing.assert_allclose(ours.label_distributions(X), expected, rtol=1e-4)
 
 
@@ -422,7 +424,7 @@ def test_texts_for_those_who_read_and_embeddings_for_the_others(monkeypatch: pyt
         lambda some, model=None: features[[place[text] for text in some]].astype(np.float32),
     )
     as_embedded = features[[place[text] for text in texts]].astype(np.float32)
-    for learner in (LogisticRegression(), ds.SoftmaxRegression(0.1)):
+    for learner in (LogisticRegression(), ds.text.SoftmaxRegression(0.1)):
         read = ds.GuidedClassifier(ds.FMM(K), learner).fit(texts, y).label_distributions(texts)
         seen = ds.GuidedClassifier(ds.FMM(K), learner).fit(as_embedded, y).label_distributions(as_embedded)
         np.testing.assert_allclose(read, seen, rtol=1e-5)
@@ -452,26 +454,26 @@ def test_the_strength_is_the_best_on_dev(annotator_sum: str, project: str) -> No
     dev = X[40:], y[40:]
     settings = {"project": project, "annotator_sum": annotator_sum}
     guide = FrozenEstimator(clone(GUIDES["pgm-bp"]).fit(y[:40]))
-    guided = ds.GuidedClassifier(guide, ds.SoftmaxRegression(0.01), **settings)
+    guided = ds.GuidedClassifier(guide, ds.text.SoftmaxRegression(0.01), **settings)
     chosen = clone(guided).fit(X[:40], y[:40], dev=dev)
     reached = [
-        -clone(guided).set_params(prior_labels=S).fit(X[:40], y[:40]).score(*dev)
-        for S in PRIOR_LABELS.tolist()
+        -clone(guided).set_params(prior_worth=S).fit(X[:40], y[:40]).score(*dev)
+        for S in PRIOR_WORTHS.tolist()
     ]
     np.testing.assert_allclose(chosen.path_kl_, reached, rtol=1e-9)
-    assert chosen.prior_labels_ == PRIOR_LABELS[int(np.argmin(reached))]
+    assert chosen.prior_worth_ == PRIOR_WORTHS[int(np.argmin(reached))]
     assert len(set(np.round(reached, 6))) > 1
 
 
 def test_without_dev_the_strength_is_chosen_on_a_seeded_tenth() -> None:
     X, y = crowd()
     y = unlabelled(y, 0)
-    guided = ds.GuidedClassifier(ds.FMM(K), ds.SoftmaxRegression(0.01), project="soft", seed=4)
+    guided = ds.GuidedClassifier(ds.FMM(K), ds.text.SoftmaxRegression(0.01), project="soft", seed=4)
     chosen = clone(guided).fit(X, y)
     held = 1 + hold_out(M - 1, 4)[1]  # among the labelled items, 1 … M − 1
     kept = np.setdiff1d(np.arange(M), held)
     rehearsal = clone(guided).fit(X[kept], y[kept], dev=(X[held], y[held]))
-    assert chosen.prior_labels_ == rehearsal.prior_labels_
+    assert chosen.prior_worth_ == rehearsal.prior_worth_
     np.testing.assert_array_equal(chosen.path_kl_, rehearsal.path_kl_)
     assert chosen.refined_.shape == (M, P)
     np.testing.assert_array_equal(chosen.learner_.coef_.shape, (4, P))
@@ -479,11 +481,11 @@ def test_without_dev_the_strength_is_chosen_on_a_seeded_tenth() -> None:
 
 def test_settings_changed_after_the_fit_wait_for_the_next() -> None:
     X, y = crowd()
-    fitted = ds.GuidedClassifier(ds.FMM(K), ds.SoftmaxRegression(0.1)).fit(X, y)
+    fitted = ds.GuidedClassifier(ds.FMM(K), ds.text.SoftmaxRegression(0.1)).fit(X, y)
     before = fitted.label_distributions(X)
-    fitted.set_params(project="hard", prior_labels=3.0)
+    fitted.set_params(project="hard", prior_worth=3.0)
     np.testing.assert_array_equal(fitted.label_distributions(X), before)
-    assert fitted.prior_labels_ is None
+    assert fitted.prior_worth_ is None
     with pytest.raises(ParameterError, match="was not fitted to project"):
         fitted.cluster_posteriors(X)
     assert np.unique(fitted.fit(X, y).label_distributions(X), axis=0).shape[0] <= K
@@ -506,7 +508,7 @@ class Reader(ds.FMM):
 def test_a_guide_that_reads_features_gets_them() -> None:
     X, y = crowd()
     X = X.astype(np.float32)
-    guided = ds.GuidedClassifier(Reader(2), ds.SoftmaxRegression(0.1)).fit(X, y)
+    guided = ds.GuidedClassifier(Reader(2), ds.text.SoftmaxRegression(0.1)).fit(X, y)
     np.testing.assert_array_equal(np.stack(guided.guide_.seen), X)
 
 
@@ -514,7 +516,10 @@ def test_a_guide_that_reads_features_gets_them() -> None:
 def test_a_loaded_one_goes_on_like_the_one_that_was_saved(tmp_path: Path) -> None:
     X, y = crowd()
     whole = ds.PGM(K, 2).fit(y)
-    softmax, unlike = ds.SoftmaxRegression(0.1), {"refine": "hard", "annotator_sum": "outside", "seed": 3}
+    softmax, unlike = (
+        ds.text.SoftmaxRegression(0.1),
+        {"refine": "hard", "annotator_sum": "outside", "seed": 3},
+    )
     for fitted in (
         ds.GuidedClassifier(refine="none"),
         ds.GuidedClassifier(ds.PGM(K, 2, seed=1), softmax, project="soft", **unlike),
@@ -533,7 +538,9 @@ def test_a_loaded_one_goes_on_like_the_one_that_was_saved(tmp_path: Path) -> Non
 def test_a_frozen_guide_is_saved_once(tmp_path: Path) -> None:
     X, y = crowd()
     guide = ds.PGM(K, 2).fit(y)
-    ds.GuidedClassifier(FrozenEstimator(guide), ds.SoftmaxRegression(0.1)).fit(X, y).save(tmp_path / "guided")
+    ds.GuidedClassifier(FrozenEstimator(guide), ds.text.SoftmaxRegression(0.1)).fit(X, y).save(
+        tmp_path / "guided"
+    )
     assert not any(name.startswith("guide_/") for name in read_arrays(tmp_path / "guided")[1])
     loaded = ds.load(tmp_path / "guided")
     assert loaded.guide_ is loaded.guide.estimator
@@ -545,7 +552,7 @@ def test_a_learner_of_ones_own_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a GuidedClassifier with Parrot cannot be saved without pickle"):
         ds.GuidedClassifier(ds.FMM(K), Parrot()).fit(shares(y), y).save(tmp_path / "guided")
     with pytest.raises(DataError, match="a GuidedClassifier with Reader cannot be saved without pickle"):
-        ds.GuidedClassifier(Reader(2), ds.SoftmaxRegression(0.1)).fit(X, y).save(tmp_path / "guided")
+        ds.GuidedClassifier(Reader(2), ds.text.SoftmaxRegression(0.1)).fit(X, y).save(tmp_path / "guided")
     with pytest.raises(NotFittedError):
         ds.GuidedClassifier().save(tmp_path / "guided")
 
@@ -554,12 +561,12 @@ def test_a_frozen_guide_is_not_fitted_again() -> None:
     X, y = crowd()
     guide = ds.PGM(K, 2).fit(y)
     frozen = ds.GuidedClassifier(
-        FrozenEstimator(guide), ds.SoftmaxRegression(0.1), project="soft", prior_labels=4.0
+        FrozenEstimator(guide), ds.text.SoftmaxRegression(0.1), project="soft", prior_worth=4.0
     )
     assert frozen.fit(X, y).guide_ is guide
-    anew = ds.GuidedClassifier(ds.PGM(K, 2), ds.SoftmaxRegression(0.1), project="soft", prior_labels=4.0).fit(
-        X, y
-    )
+    anew = ds.GuidedClassifier(
+        ds.PGM(K, 2), ds.text.SoftmaxRegression(0.1), project="soft", prior_worth=4.0
+    ).fit(X, y)
     np.testing.assert_array_equal(frozen.label_distributions(X), anew.label_distributions(X))
     part = clone(frozen).fit(X[:30], y[:30])
     np.testing.assert_allclose(part.refined_, guide.label_distributions_[:30], rtol=1e-9)
@@ -583,7 +590,7 @@ def test_cross_val_score_is_the_hand_loop() -> None:
     X, y = crowd()
     workflow = make_pipeline(
         StandardScaler(),
-        ds.GuidedClassifier(ds.FMM(K), ds.SoftmaxRegression(0.01), project="soft", prior_labels=8.0),
+        ds.GuidedClassifier(ds.FMM(K), ds.text.SoftmaxRegression(0.01), project="soft", prior_worth=8.0),
     )
     by_hand = []
     for train, test in StratifiedKFold(3).split(X, y.classes[y.counts.argmax(axis=1)]):
@@ -598,14 +605,14 @@ def test_cross_val_score_is_the_hand_loop() -> None:
 @pytest.mark.slow
 def test_grid_search_picks_by_kl_and_reaches_into_guide_and_learner() -> None:
     X, y = crowd()
-    guided = ds.GuidedClassifier(ds.FMM(), ds.SoftmaxRegression())
+    guided = ds.GuidedClassifier(ds.FMM(), ds.text.SoftmaxRegression())
     grid = {"guide__n_item_clusters": [1, K], "learner__l2": [1e-2, 10.0], "refine": ["soft", "hard"]}
     search = GridSearchCV(guided, grid, cv=3).fit(X, y)
     by_hand = {}
-    for n, prior_labels, refine in product(*grid.values()):
-        cell = ds.GuidedClassifier(ds.FMM(n), ds.SoftmaxRegression(prior_labels), refine=refine)
+    for n, prior_worth, refine in product(*grid.values()):
+        cell = ds.GuidedClassifier(ds.FMM(n), ds.text.SoftmaxRegression(prior_worth), refine=refine)
         scores = [clone(cell).fit(X[a], y[a]).score(X[b], y[b]) for a, b in StratifiedKFold(3).split(X, y)]
-        by_hand[n, prior_labels, refine] = np.mean(scores)
+        by_hand[n, prior_worth, refine] = np.mean(scores)
     best = max(by_hand, key=lambda cell: by_hand[cell])
     assert search.best_params_ == dict(zip(grid, best, strict=True))
     assert search.best_score_ == pytest.approx(by_hand[best], rel=1e-9)
@@ -617,7 +624,7 @@ def test_grid_search_picks_by_kl_and_reaches_into_guide_and_learner() -> None:
 
 def test_the_score_leaves_items_without_labels_out() -> None:
     X, y = crowd()
-    fitted = ds.GuidedClassifier(None, ds.SoftmaxRegression(0.1), refine="none").fit(X, y)
+    fitted = ds.GuidedClassifier(None, ds.text.SoftmaxRegression(0.1), refine="none").fit(X, y)
     gaps = unlabelled(y, 0, 5)
     others = np.setdiff1d(np.arange(M), [0, 5])
     assert fitted.score(X, gaps) == fitted.score(X[others], y[others])
@@ -641,7 +648,7 @@ def test_the_score_leaves_items_without_labels_out() -> None:
         ),
         ({"project": True}, r"'project' parameter of GuidedClassifier must be one of 'none', 'hard', 'soft'"),
         ({"annotator_sum": "both"}, r"'annotator_sum' .* must be one of 'inside', 'outside'"),
-        ({"prior_labels": 0.0}, r"'prior_labels' parameter of GuidedClassifier must be a float > 0 or None"),
+        ({"prior_worth": 0.0}, r"'prior_worth' parameter of GuidedClassifier must be a float > 0 or None"),
         ({"seed": -1}, r"'seed' parameter"),
         ({"guide": None, "project": "hard"}, r"DirichletRegression has no item clusters to project on"),
         (
@@ -654,7 +661,10 @@ def test_the_score_leaves_items_without_labels_out() -> None:
         ({"learner": KNeighborsClassifier()}, r"'learner' .* whose fit takes sample_weight. Got KNeigh"),
         ({"learner": Perceptron()}, r"'learner' .* with predict_proba .* Got Perceptron"),
         ({"learner": make_pipeline(StandardScaler(), KNeighborsClassifier())}, r"'learner' parameter of Gui"),
-        ({"learner": ds.SoftmaxRegression}, r"'learner' parameter of GuidedClassifier must be a learner on"),
+        (
+            {"learner": ds.text.SoftmaxRegression},
+            r"'learner' parameter of GuidedClassifier must be a learner on",
+        ),
         ({"learner": "softmax"}, r"'learner' parameter of GuidedClassifier must be a learner on"),
     ],
 )
@@ -667,7 +677,7 @@ def test_settings_that_cannot_be(settings: dict[str, Any], words: str) -> None:
 
 def test_data_that_cannot_be() -> None:
     X, y = crowd(10)
-    guided = ds.GuidedClassifier(ds.FMM(2), ds.SoftmaxRegression(0.1), project="soft")
+    guided = ds.GuidedClassifier(ds.FMM(2), ds.text.SoftmaxRegression(0.1), project="soft")
     with pytest.raises(
         DataError, match=r"\AX has 9 rows and y 10 items; give one row per item, in the order of"
     ):
@@ -686,7 +696,7 @@ def test_data_that_cannot_be() -> None:
         guided.fit(X[:9], y[:9], dev=(X[9:], unlabelled(y, 9)[9:]))
     with pytest.raises(DataError, match=r"\Ay has no label to learn from"):
         ds.GuidedClassifier(None, refine="none").fit(X, unlabelled(y, *range(10)))
-    with pytest.raises(DataError, match=r"\Aone labelled item leaves none to choose on; give prior_labels="):
+    with pytest.raises(DataError, match=r"\Aone labelled item leaves none to choose on; give prior_worth="):
         guided.fit(X, unlabelled(y, *range(1, 10)))
     guided.fit(X, y)
     with pytest.raises(DataError, match=r"\Ay has no label to compare with"):
@@ -700,7 +710,7 @@ def test_data_that_cannot_be() -> None:
 
 def test_a_fit_that_fails_leaves_the_last_one() -> None:
     X, y = crowd(20)
-    guided = ds.GuidedClassifier(ds.FMM(2), ds.SoftmaxRegression(0.1)).fit(X, y)
+    guided = ds.GuidedClassifier(ds.FMM(2), ds.text.SoftmaxRegression(0.1)).fit(X, y)
     before = guided.label_distributions(X)
     broken = X.copy()
     broken[4, 2] = np.nan

@@ -26,7 +26,7 @@ from dissensus.labels.features import features_of
 from dissensus.text.guided.adapters import matched
 
 M, P, K = 60, 3, 3
-GUIDED = ds.GuidedClassifier(ds.FMM(K, max_iter=30), ds.SoftmaxRegression(0.01))
+GUIDED = ds.GuidedClassifier(ds.FMM(K, max_iter=30), ds.text.SoftmaxRegression(0.01))
 
 
 def crowd(seed: int = 0) -> tuple[Any, ds.Annotations]:
@@ -100,7 +100,9 @@ def test_sparse_features_go_through_guide_and_learner() -> None:
 @pytest.mark.parametrize("columns", [True, False])
 def test_a_saved_one_knows_its_columns(columns: bool, tmp_path: Path) -> None:
     texts = ["red" if row[0] > 0 else "blue" for row in X]
-    learner = ds.SoftmaxRegression(0.01) if columns else ds.TextCNN(dimension=4, filters=4, epochs=1)
+    learner = (
+        ds.text.SoftmaxRegression(0.01) if columns else ds.text.TextCNN(dimension=4, filters=4, epochs=1)
+    )
     fitted = ds.GuidedClassifier(ds.FMM(K), learner).fit(X if columns else texts, Y)
     fitted.save(tmp_path / "guided.safetensors")
     again = ds.load(tmp_path / "guided.safetensors")
@@ -125,7 +127,7 @@ def test_y_may_be_a_file_a_frame_or_one_label_an_item(tmp_path: Path) -> None:
     GUIDED.fit(X, MAJORITY)
     np.testing.assert_array_equal(GUIDED.classes_, np.unique(MAJORITY))
     with pytest.raises(DataError, match="PGM needs to know who gave each label"):
-        ds.GuidedClassifier(ds.PGM(), ds.SoftmaxRegression(0.1)).fit(X, MAJORITY)
+        ds.GuidedClassifier(ds.PGM(), ds.text.SoftmaxRegression(0.1)).fit(X, MAJORITY)
 
 
 # ---- rows and items ---------------------------------------------------------------------------------------
@@ -227,8 +229,8 @@ def test_one_column_of_texts_is_texts() -> None:
 
 
 def test_features_by_row_are_refused_beside_labels_without_an_order() -> None:
-    with pytest.raises(DataError, match="item_prior= has one row for each item, and a file or a frame"):
-        ds.DawidSkene().fit(VOTES, item_prior=np.ones((4, 2)))
+    with pytest.raises(DataError, match="prior= has one row for each item, and a file or a frame"):
+        ds.DawidSkene().fit(VOTES, prior=np.ones((4, 2)))
     with pytest.raises(DataError, match="features= has one row for each item, and a file or a frame"):
         ds.DirichletRegression().fit(VOTES, features=np.eye(4))
 
@@ -236,7 +238,7 @@ def test_features_by_row_are_refused_beside_labels_without_an_order() -> None:
 def test_features_that_name_their_items_are_put_in_order() -> None:
     labels = ds.read_annotations(VOTES)
     named = pd.DataFrame({"x": [10.0, 9.0, 1.0, 2.0]}, index=TEXTS.index)
-    carried = features_of(ds.with_features(labels, named))
+    carried = features_of(ds.text.with_features(labels, named))
     assert labels.items.tolist() == ["a1", "b10", "b9", "c2"]
     assert carried.tolist() == [[1.0], [10.0], [9.0], [2.0]]
     assert features_of(labels, given=named).tolist() == carried.tolist()
@@ -269,7 +271,7 @@ with (
 ):  # that it does not inherit from BaseEstimator, which would import scikit-learn
     warnings.simplefilter("ignore")
     CHECKS = parametrize_with_checks(
-        [ds.GuidedClassifier(ds.FMM(2, max_iter=5), ds.SoftmaxRegression(0.01))],
+        [ds.GuidedClassifier(ds.FMM(2, max_iter=5), ds.text.SoftmaxRegression(0.01))],
         expected_failed_checks=lambda _: OTHERWISE,
     )
 

@@ -175,7 +175,7 @@ def test_chains_that_do_not_agree_say_so(fitted: ds.HPGM) -> None:
 def test_new_items_get_nearly_the_answers_they_would_have_had(fitted: ds.HPGM) -> None:
     known, new = LABELS.take_items(np.arange(110)), LABELS.take_items(np.arange(110, 160))
     part = ds.HPGM(n_sweeps=90).fit(known)
-    moved = part.transform(new)
+    moved = part.apply(new)
     whole = fitted.predict_proba(new.items)
     gap = np.abs(moved.label_distributions_ - whole).sum(axis=1).mean() / 2
     assert gap < 0.08
@@ -187,7 +187,7 @@ def test_new_items_get_nearly_the_answers_they_would_have_had(fitted: ds.HPGM) -
 def test_a_new_annotator_is_learned_from_their_labels(fitted: ds.HPGM) -> None:
     # somebody who answers c1 whatever the item
     rows = [(item, "newcomer", "c1") for item in LABELS.items[:60]]
-    moved = fitted.transform(ds.Annotations.from_arrays(*zip(*rows, strict=True)))
+    moved = fitted.apply(ds.Annotations.from_arrays(*zip(*rows, strict=True)))
     theirs = moved.predict_proba(LABELS.items[:60], ["newcomer"] * 60)[:, 0]
     others = fitted.predict_proba(LABELS.items[:60], ["nobody"] * 60)[:, 0]
     assert theirs.mean() > others.mean() + 0.1
@@ -289,7 +289,7 @@ def test_an_update_refuses_what_it_cannot_learn(fitted: ds.HPGM) -> None:
     with pytest.raises(DataError, match=told):
         fitted.update(slip)
     with pytest.raises(DataError, match="no chains to go on with"):
-        fitted.transform(LABELS).update(LABELS)
+        fitted.apply(LABELS).update(LABELS)
 
 
 def assert_same_labels(first: ds.Annotations, second: ds.Annotations) -> None:
@@ -414,10 +414,10 @@ def test_features_speak_for_new_items_too() -> None:
     truth = crowd.population_by_load
     rng = np.random.default_rng(1)
     features = np.log(truth + 1e-3) @ rng.normal(size=(3, 8)) + 0.2 * rng.normal(size=(160, 8))
-    labels = ds.with_features(crowd.annotations, features)
+    labels = ds.text.with_features(crowd.annotations, features)
     short: dict[str, Any] = {"n_sweeps": 60, "n_chains": 2}
     fits = [ds.HPGM(use_features=use, **short).fit(labels[:120]) for use in (True, False)]
-    told, plain = (kl(truth[120:], model.transform(labels[120:]).label_distributions_) for model in fits)
+    told, plain = (kl(truth[120:], model.apply(labels[120:]).label_distributions_) for model in fits)
     assert told < 0.85 * plain
 
 

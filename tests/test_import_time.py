@@ -67,7 +67,7 @@ def score(model, annotations, seed):
     model.fit(annotations)
     return float(len(machinery()))
 
-found = ds.select(ds.PGM(), labels, {"n_item_clusters": [2, 3]}, criterion=score, n_jobs=2, references={})
+found = ds.select(labels, ds.PGM(), {"n_item_clusters": [2, 3]}, criterion=score, n_jobs=2, references={})
 print(machinery(), {row["score"] for row in found.rows()})
 """
 

@@ -33,7 +33,7 @@ CONFIG = '<View><Text name="comment" value="$text"/><Choices toName="comment" na
 def test_a_loader_gives_features_distributions_and_weights() -> None:
     torch = pytest.importorskip("torch")
     X = np.arange(120.0).reshape(60, 2)
-    data = ds.torch_dataset(MODEL, X, weight="labels")
+    data = ds.training.torch_dataset(MODEL, X, weight="labels")
     loader = torch.utils.data.DataLoader(data, batch_size=16, collate_fn=data.collate)
     batches = list(loader)
     assert torch.cat([x for x, _, _ in batches]).numpy() == pytest.approx(X)
@@ -41,12 +41,12 @@ def test_a_loader_gives_features_distributions_and_weights() -> None:
     np.testing.assert_allclose(shares, MODEL.label_distributions_, atol=1e-6)
     weights = torch.cat([weight for _, _, weight in batches]).numpy()
     np.testing.assert_allclose(weights, MODEL.n_labels_ / MODEL.n_labels_.mean(), rtol=1e-6)
-    texts = ds.torch_dataset(MODEL, LABELS.item_column("text"))
+    texts = ds.training.torch_dataset(MODEL, LABELS.item_column("text"))
     assert texts.collate([texts[0], texts[3]])[0] == [*LABELS.item_column("text")[[0, 3]]]
     with pytest.raises(DataError, match="3 rows of x and 60 items"):
-        ds.torch_dataset(MODEL, X[:3])
+        ds.training.torch_dataset(MODEL, X[:3])
     with pytest.raises(ParameterError, match="weight"):
-        ds.torch_dataset(MODEL, X, weight="love")
+        ds.training.torch_dataset(MODEL, X, weight="love")
 
 
 @pytest.mark.torch
@@ -55,7 +55,7 @@ def test_the_loss_is_the_weighted_cross_entropy() -> None:
     logits = torch.tensor([[0.0, 0.0], [1.0, -1.0]])
     shares, weight = torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([1.0, 3.0])
     by_hand = (1 * np.log(2) + 3 * -np.log(1 / (1 + np.exp(-2)))) / 4
-    assert float(ds.soft_loss(logits, shares, weight)) == pytest.approx(by_hand, rel=1e-6)
+    assert float(ds.training.soft_loss(logits, shares, weight)) == pytest.approx(by_hand, rel=1e-6)
 
 
 def test_rows_with_weights_have_the_gradient_of_the_distributions() -> None:
@@ -63,16 +63,16 @@ def test_rows_with_weights_have_the_gradient_of_the_distributions() -> None:
     from sklearn.linear_model import LogisticRegression
 
     X = np.random.default_rng(0).normal(size=(60, 3))
-    rows, y, weight = ds.sample_weight_rows(MODEL, X)
+    rows, y, weight = ds.training.sample_weight_rows(MODEL, X)
     assert weight.sum() == pytest.approx(60)
     fitted = LogisticRegression(C=1e6, max_iter=5_000, tol=1e-10).fit(rows, y, sample_weight=weight)
     assert fitted.classes_.tolist() == MODEL.classes_.tolist()
     # at the optimum, the gradient of the cross-entropy with the distributions is zero
     residual = np.exp(log_softmax(fitted.decision_function(X), axis=1)) - MODEL.label_distributions_
     np.testing.assert_allclose(X.T @ residual, 0, atol=1e-2)
-    texts, _, _ = ds.sample_weight_rows(MODEL, list(LABELS.item_column("text")))
+    texts, _, _ = ds.training.sample_weight_rows(MODEL, list(LABELS.item_column("text")))
     assert len(texts) == len(y)
-    frame, _, _ = ds.sample_weight_rows(MODEL, pd.DataFrame(X))
+    frame, _, _ = ds.training.sample_weight_rows(MODEL, pd.DataFrame(X))
     assert frame.shape == rows.shape
 
 
@@ -104,7 +104,7 @@ def test_one_call_logs_a_run(refined: Path, tmp_path: Path, monkeypatch: pytest.
     import mlflow
 
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
-    found = mlflow.get_run(ds.log_to_mlflow(refined))
+    found = mlflow.get_run(ds.mlflow.log_run(refined))
     assert found.data.params["model"] == "fmm"
     assert found.data.metrics["data.n_labels"] == 540
     logged = mlflow.MlflowClient().list_artifacts(found.info.run_id, "dissensus")
@@ -131,16 +131,16 @@ def test_assessments_of_traces_are_labels() -> None:
             ],
         }
     )
-    found = ds.labels_from_mlflow(frame, "helpful")
+    found = ds.mlflow.read_traces(frame, "helpful")
     assert (found.n_items, found.n_labels, found.classes.tolist()) == (2, 3, ["false", "true"])
     kinds = dict(zip(found.annotators, found.annotator_column("kind"), strict=True))
     assert kinds == {"ann": "human", "gpt": "llm"}
     with pytest.raises(DataError, match="several assessments; name one of helpful, other"):
-        ds.labels_from_mlflow(frame)
+        ds.mlflow.read_traces(frame)
     with pytest.raises(DataError, match="did you mean 'helpful'"):
-        ds.labels_from_mlflow(frame, "helpfull")
+        ds.mlflow.read_traces(frame, "helpfull")
     with pytest.raises(DataError, match="columns trace_id and assessments"):
-        ds.labels_from_mlflow(frame[["trace_id"]])
+        ds.mlflow.read_traces(frame[["trace_id"]])
 
 
 # ---- Label Studio -------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def test_new_items_and_annotators_are_placed_by_their_labels() -> None:
     label = crowd.annotations.classes[0]
     people = crowd.annotations.annotators[:8]
     new = ds.Annotations.from_arrays(["new"] * 8 + ["again"], [*people, "stranger"], [label] * 9)
-    told = model.transform(new)
+    told = model.apply(new)
     shares = dict(zip(told.items_.tolist(), told.label_distributions_[:, 0], strict=True))
     assert shares["new"] > shares["again"] > model.prior_distribution_[0]
     assert model.predict_proba(["never"], [people[0]])[0] == pytest.approx(model.prior_distribution_)
@@ -181,7 +181,7 @@ def test_thorough_lets_it_compete_and_fast_excludes_thorough() -> None:
     known = ds.simulate(60, 12, 3, labels_per_item=6, seed=7).annotations
     last = THOROUGH_CANDIDATES[-1]
     assert last == ("latent", {})
-    choice = ds.choose_model(known, candidates=[("empirical", {}), last], n_jobs=1, progress=False)
+    choice = ds.compare(known, candidates=[("empirical", {}), last], n_jobs=1, progress=False)
     assert [row.as_row()["model"] for row in choice.table] == ["empirical", "latent"]
     with pytest.raises(ParameterError, match="exclude each other"):
-        ds.refine(known, thorough=True, fast=True)
+        ds.fit(known, thorough=True, fast=True)

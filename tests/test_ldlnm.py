@@ -45,7 +45,7 @@ def crowd(n_items: int = M, seed: int = 0, per_item: int = 5, biased: int = 0, n
     said = np.where(rng.random(len(item)) < 0.9, truth[item], rng.integers(P, size=len(item)))
     said = np.where(annotator < biased, (said + 1) % P, said)
     known = Annotations.from_arrays(item, annotator, said, classes=range(P))
-    return ds.with_features(known, x)
+    return ds.text.with_features(known, x)
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_dev_items_of_another_width_are_refused():
     dev = crowd(4)
     new = Annotations.from_arrays(["new"], [0], [0], classes=range(P))
     with pytest.raises(DataError, match="dev has 2 features an item and the training part 5"):
-        ds.LDLNM(**SMALL).fit(dev, dev=ds.with_features(new, [[1.0, 2.0]]))
+        ds.LDLNM(**SMALL).fit(dev, dev=ds.text.with_features(new, [[1.0, 2.0]]))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def planted(shuffle: bool) -> tuple[float, float, ds.LDLNM]:
     known = crowd(150, biased=6, seed=2)
     if shuffle:
         rng = np.random.default_rng(0)
-        known = ds.with_features(
+        known = ds.text.with_features(
             Annotations.from_arrays(
                 known.item, rng.permutation(known.annotator), known.label, classes=range(P)
             ),
@@ -343,7 +343,7 @@ def test_a_new_annotator_is_embedded_from_a_few_labels():
         np.concatenate([(truth[:12] + 1) % P, truth[:12], truth[12:]]),
         classes=range(P),
     )
-    moved = model.transform(new)
+    moved = model.apply(new)
     shifts = moved.predict_proba(rest, ["shifts"] * 138).argmax(axis=1)
     plain = moved.predict_proba(rest, ["plain"] * 138).argmax(axis=1)
     assert np.mean(plain == truth[12:]) > 0.8
@@ -354,12 +354,12 @@ def test_a_new_annotator_is_embedded_from_a_few_labels():
 
 def test_known_annotators_keep_their_embedding_in_transform(fitted):
     model, known = fitted
-    moved = model.transform(known)
+    moved = model.apply(known)
     np.testing.assert_array_equal(moved.annotator_embeddings_, model.annotator_embeddings_)
     np.testing.assert_array_equal(moved.label_distributions_, model.label_distributions_)
     strange = Annotations.from_arrays(["new"], [0], [0], classes=range(P))
     with pytest.raises(DataError, match="is new and has no features"):
-        model.transform(strange)
+        model.apply(strange)
 
 
 # ---- iterative inference ----------------------------------------------------------------------------------
@@ -409,12 +409,12 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
         "directory": tmp_path,
     }
     grid = {"item_size": [2, 4], "annotator_size": [2, 3]}
-    found = ds.select(estimator, parts["train"], grid, **settings)
+    found = ds.select(parts["train"], estimator, grid, **settings)
     assert len(found.cells) == 4
     record = tmp_path / "search.jsonl"
     whole = record.read_text().splitlines(keepends=True)
     record.write_text("".join(whole[:2]))  # killed after one of the four, which were trained in one program
-    again = ds.select(estimator, parts["train"], grid, **settings)
+    again = ds.select(parts["train"], estimator, grid, **settings)
     assert [(cell.settings, cell.score) for cell in again.cells] == [
         (cell.settings, cell.score) for cell in found.cells
     ]
@@ -444,7 +444,7 @@ def test_the_criterion_goes_by_the_names_of_classes(fitted):
     model, _ = fitted
     dev = crowd(30, seed=3)
     said = dev.items[dev.item], dev.annotators[dev.annotator], dev.classes[dev.label]
-    turned = ds.with_features(Annotations.from_arrays(*said, classes=[2, 0, 1]), known_features(dev))
+    turned = ds.text.with_features(Annotations.from_arrays(*said, classes=[2, 0, 1]), known_features(dev))
     assert turned.classes.tolist() == [2, 0, 1]
     assert divergence(model, turned) == pytest.approx(divergence(model, dev), rel=1e-12)
 
@@ -457,7 +457,7 @@ HEAVY = ("torch", "sentence_transformers", "sklearn", "transformers")
 def test_naming_it_imports_nothing_heavy():
     code = (
         "import sys, dissensus as ds;"
-        "ds.LDLNM(); ds.SoftmaxRegression(); ds.TextCNN(); ds.FineTunedEncoder();"
+        "ds.LDLNM(); ds.text.SoftmaxRegression(); ds.text.TextCNN(); ds.text.FineTunedEncoder();"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

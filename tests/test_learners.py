@@ -52,7 +52,7 @@ def test_objective_and_gradient():
 
 def test_it_is_scikit_learns_logistic_regression_on_weighted_rows():
     X, D = problem()
-    ours = ds.SoftmaxRegression(0.01, tol=1e-9).fit(X, D)
+    ours = ds.text.SoftmaxRegression(0.01, tol=1e-9).fit(X, D)
     penalty = 0.01 * X.astype(np.float32).astype(float).var(axis=0).sum()
     # scikit-learn minimises Σ weights · loss + ‖W‖² / (2 C): ours times M, so C = 1 / (λ M)
     peer = LogisticRegression(C=1 / (penalty * M), tol=1e-10, max_iter=5000)
@@ -63,8 +63,8 @@ def test_it_is_scikit_learns_logistic_regression_on_weighted_rows():
 def test_the_strength_is_the_best_on_dev():
     X, D = problem()
     dev = problem(60, seed=1)
-    model = ds.SoftmaxRegression().fit(X, D, dev=dev)
-    others = [-ds.SoftmaxRegression(float(s)).fit(X, D).score(*dev) for s in model.l2_tried_]
+    model = ds.text.SoftmaxRegression().fit(X, D, dev=dev)
+    others = [-ds.text.SoftmaxRegression(float(s)).fit(X, D).score(*dev) for s in model.l2_tried_]
     np.testing.assert_allclose(model.path_kl_, others, rtol=1e-4)
     assert float(model.l2_) == model.l2_tried_[np.argmin(others)]
     assert -model.score(*dev) == pytest.approx(min(others), rel=1e-4)
@@ -72,39 +72,43 @@ def test_the_strength_is_the_best_on_dev():
 
 def test_without_dev_cross_validation_chooses_and_a_seed_replays_it():
     X, D = problem()
-    model = ds.SoftmaxRegression(seed=3).fit(X, D)
-    again = ds.SoftmaxRegression(seed=3).fit(X, D)
+    model = ds.text.SoftmaxRegression(seed=3).fit(X, D)
+    again = ds.text.SoftmaxRegression(seed=3).fit(X, D)
     assert np.isfinite(model.path_kl_).all()
     np.testing.assert_array_equal(model.label_distributions(X), again.label_distributions(X))
     with pytest.raises(DataError, match="cannot be cut into cv=5 folds"):
-        ds.SoftmaxRegression().fit(X[:3], D[:3])
+        ds.text.SoftmaxRegression().fit(X[:3], D[:3])
 
 
 def test_features_of_another_scale_give_the_same_predictions():
     X, D = problem()
     dev = problem(60, seed=1)
-    small = ds.SoftmaxRegression().fit(X, D, dev=dev)
-    large = ds.SoftmaxRegression().fit(1000 * X, D, dev=(1000 * dev[0], dev[1]))
+    small = ds.text.SoftmaxRegression().fit(X, D, dev=dev)
+    large = ds.text.SoftmaxRegression().fit(1000 * X, D, dev=(1000 * dev[0], dev[1]))
     np.testing.assert_allclose(small.label_distributions(X), large.label_distributions(1000 * X), rtol=1e-3)
 
 
 def test_what_does_not_fit_is_refused():
     X, D = problem()
     with pytest.raises(DataError, match="X has 79 rows and distributions 80"):
-        ds.SoftmaxRegression().fit(X[1:], D)
+        ds.text.SoftmaxRegression().fit(X[1:], D)
     with pytest.raises(DataError, match="dev has 2 classes and the training part 3"):
-        ds.SoftmaxRegression().fit(X, D, dev=(X, D[:, :2] / D[:, :2].sum(axis=1, keepdims=True).clip(0.1)))
+        ds.text.SoftmaxRegression().fit(
+            X, D, dev=(X, D[:, :2] / D[:, :2].sum(axis=1, keepdims=True).clip(0.1))
+        )
     with pytest.raises(ParameterError, match="'l2' parameter of SoftmaxRegression"):
-        ds.SoftmaxRegression(-1).fit(X, D)
+        ds.text.SoftmaxRegression(-1).fit(X, D)
     with pytest.raises(NotFittedError):
-        ds.SoftmaxRegression().label_distributions(X)
-    fitted = ds.SoftmaxRegression(0.1).fit(X, D)
+        ds.text.SoftmaxRegression().label_distributions(X)
+    fitted = ds.text.SoftmaxRegression(0.1).fit(X, D)
     with pytest.raises(DataError, match="X has 3 features and this was fitted on 4"):
         fitted.label_distributions(X[:, :3])
 
 
 @pytest.mark.parametrize(
-    "learner", [ds.SoftmaxRegression(0.5), ds.TextCNN(epochs=2), ds.FineTunedEncoder(epochs=1)], ids=repr
+    "learner",
+    [ds.text.SoftmaxRegression(0.5), ds.text.TextCNN(epochs=2), ds.text.FineTunedEncoder(epochs=1)],
+    ids=repr,
 )
 def test_learners_clone(learner: Any):
     assert clone(learner).get_params() == learner.get_params()
@@ -112,7 +116,7 @@ def test_learners_clone(learner: Any):
 
 def test_saved_and_loaded(tmp_path: Path):
     X, D = problem()
-    model = ds.SoftmaxRegression(0.1).fit(X, D)
+    model = ds.text.SoftmaxRegression(0.1).fit(X, D)
     model.save(tmp_path / "m.safetensors")
     loaded = ds.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(loaded.label_distributions(X), model.label_distributions(X))
@@ -138,20 +142,20 @@ def change(path: Path, arrays: dict[str, Any] | None = None, **settings: Any) ->
 def test_files_that_do_not_fit_together_are_refused(
     arrays: dict[str, Any], settings: dict[str, Any], word: str, tmp_path: Path
 ):
-    ds.SoftmaxRegression(0.1).fit(*problem()).save(tmp_path / "m")
+    ds.text.SoftmaxRegression(0.1).fit(*problem()).save(tmp_path / "m")
     change(tmp_path / "m", arrays, **settings)
     with pytest.raises(ModelFileError, match=f"damaged or incomplete .*{word}"):
         ds.load(tmp_path / "m")
 
 
 def test_settings_that_are_numpy_numbers_come_back_as_numbers(tmp_path: Path):
-    ds.SoftmaxRegression(0.1, seed=np.int64(3)).fit(*problem()).save(tmp_path / "m")
+    ds.text.SoftmaxRegression(0.1, seed=np.int64(3)).fit(*problem()).save(tmp_path / "m")
     assert ds.load(tmp_path / "m").seed == 3
 
 
 def test_a_fit_that_fails_leaves_the_learner_as_it_was():
     X, D = problem()
-    fresh, fitted = ds.SoftmaxRegression(), ds.SoftmaxRegression(0.1).fit(X, D)
+    fresh, fitted = ds.text.SoftmaxRegression(), ds.text.SoftmaxRegression(0.1).fit(X, D)
     before = fitted.label_distributions(X)
     for learner in (fresh, fitted.set_params(l2=None)):
         with pytest.raises(DataError, match="cannot be cut into"):
@@ -164,7 +168,7 @@ def test_a_fit_that_fails_leaves_the_learner_as_it_was():
 @pytest.mark.parametrize("dev", [(1,), (1, 2, 3), "ab"])
 def test_dev_must_be_a_pair(dev: Any):
     with pytest.raises(DataError, match=r"dev: a pair \(X, distributions\) is needed, got a (tuple of|str)"):
-        ds.SoftmaxRegression(0.1).fit(*problem(), dev=dev)
+        ds.text.SoftmaxRegression(0.1).fit(*problem(), dev=dev)
 
 
 def test_batches_show_every_row_once_and_like_lengths_together():
@@ -214,20 +218,20 @@ def test_words_and_lexicon():
 
 
 @pytest.fixture(scope="module")
-def cnn() -> ds.TextCNN:
+def cnn() -> ds.text.TextCNN:
     pytest.importorskip("torch")
     texts, D = sentences()
-    return ds.TextCNN(dimension=16, filters=16, epochs=12, batch_size=8).fit(texts, D, dev=(texts, D))
+    return ds.text.TextCNN(dimension=16, filters=16, epochs=12, batch_size=8).fit(texts, D, dev=(texts, D))
 
 
-def test_cnn_learns_what_one_word_decides(cnn: ds.TextCNN):
+def test_cnn_learns_what_one_word_decides(cnn: ds.text.TextCNN):
     texts, D = sentences()
     assert -cnn.score(texts, D) < 0.2
     assert cnn.epoch_ == int(np.argmin(cnn.dev_kl_))
     assert -cnn.score(texts, D) == pytest.approx(cnn.dev_kl_.min(), rel=1e-6)
 
 
-def test_a_texts_prediction_does_not_depend_on_its_neighbours(cnn: ds.TextCNN):
+def test_a_texts_prediction_does_not_depend_on_its_neighbours(cnn: ds.text.TextCNN):
     short, long = "rain", "the day " + "work is " * 30
     together = cnn.label_distributions([short, long, ""])
     for place, text in enumerate([short, long, ""]):
@@ -247,7 +251,7 @@ def test_cnn_drops_before_the_head_in_training_alone():
     assert not torch.isclose(logits_of(network.eval(), codes, 2), bias).any()
 
 
-def test_cnn_saved_loaded_and_replayed(cnn: ds.TextCNN, tmp_path: Path):
+def test_cnn_saved_loaded_and_replayed(cnn: ds.text.TextCNN, tmp_path: Path):
     texts, D = sentences()
     cnn.save(tmp_path / "cnn.safetensors")
     loaded = ds.load(tmp_path / "cnn.safetensors")
@@ -261,7 +265,7 @@ def test_glove_vectors_start_the_words(tmp_path: Path):
     file = tmp_path / "glove.txt"
     file.write_text("work 1 2 3\nunused 4 5 6\n. 7 8 9\n", encoding="utf-8")
     assert list(read_glove(file, ["work", "home"])) == ["work"]
-    model = ds.TextCNN(glove=str(file))
+    model = ds.text.TextCNN(glove=str(file))
     model.lexicon_ = ["home", "work"]
     network = model._first_network(3)
     assert network["words"].weight.shape == (4, 3)
@@ -301,18 +305,18 @@ def test_glove_files_that_cannot_serve(tmp_path: Path, content: str | bytes, mes
 def test_cnn_without_dev_holds_some_items_out():
     pytest.importorskip("torch")
     texts, D = sentences(20)
-    model = ds.TextCNN(dimension=4, filters=4, epochs=2).fit(texts, D)
+    model = ds.text.TextCNN(dimension=4, filters=4, epochs=2).fit(texts, D)
     assert len(model.dev_kl_) == 2
     with pytest.raises(DataError, match="row 0 of X is 3"):
         model.label_distributions([3])
     with pytest.raises(DataError, match="X is one text, 'rain'; put it in a list"):
         model.label_distributions("rain")
     with pytest.raises(DataError, match="one item leaves none to choose the epoch on"):
-        ds.TextCNN().fit(["rain"], [[0.5, 0.5]])
+        ds.text.TextCNN().fit(["rain"], [[0.5, 0.5]])
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 16)], ids=str)
-def test_a_cnn_file_of_wrong_shapes_is_refused(cnn: ds.TextCNN, tmp_path: Path, shape: tuple[int, ...]):
+def test_a_cnn_file_of_wrong_shapes_is_refused(cnn: ds.text.TextCNN, tmp_path: Path, shape: tuple[int, ...]):
     cnn.save(tmp_path / "cnn")
     change(tmp_path / "cnn", {"words.weight": np.zeros(shape, np.float32)})
     with pytest.raises(ModelFileError, match="damaged or incomplete") as refused:
@@ -321,7 +325,7 @@ def test_a_cnn_file_of_wrong_shapes_is_refused(cnn: ds.TextCNN, tmp_path: Path, 
 
 
 def test_a_missing_extra_is_not_called_damage(
-    cnn: ds.TextCNN, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cnn: ds.text.TextCNN, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     cnn.save(tmp_path / "cnn")
     monkeypatch.setitem(sys.modules, "torch", None)

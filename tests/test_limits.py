@@ -204,7 +204,7 @@ def many_classes(path: Path, n_classes: int, n_items: int, n_annotators: int) ->
 def test_with_very_many_classes_models_with_matrices_are_not_tried(tmp_path: Path) -> None:
     known = ds.read_annotations(many_classes(tmp_path / "votes.csv", 300, 400, 30))
     started = time.process_time()
-    choice = ds.choose_model(known, n_jobs=1)
+    choice = ds.compare(known, n_jobs=1)
     assert time.process_time() - started < 30
     assert f"; not tried with {known.n_classes} classes: hpgm, dawid-skene" in choice.reason
     assert not {type(row.model).__name__ for row in choice.table} & {"DawidSkene", "CBCC", "HPGM"}
@@ -212,7 +212,7 @@ def test_with_very_many_classes_models_with_matrices_are_not_tried(tmp_path: Pat
 
 def test_a_page_needs_no_class_that_is_frequent(tmp_path: Path) -> None:
     known = ds.read_annotations(many_classes(tmp_path / "votes.csv", 150, 60, 10))
-    ds.write_report(ds.FMM(1).fit(known), known, tmp_path / "page.html", progress=False)
+    ds.write_report(known, ds.FMM(1).fit(known), tmp_path / "page.html", progress=False)
     assert (tmp_path / "page.html").stat().st_size > 0
 
 
@@ -232,4 +232,4 @@ def test_tables_of_a_result_that_the_memory_allowed_does_not_hold_are_refused_be
     known = ds.read_annotations(many_classes(tmp_path / "votes.csv", 5000, 5000, 200))
     for model in ("empirical", "fmm", "hpgm"):
         with ds.resources(memory="2GB"), pytest.raises(DataError, match=r"classes need .* are allowed"):
-            ds.refine(known, model)
+            ds.fit(known, model)

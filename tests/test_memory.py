@@ -40,7 +40,7 @@ def test_too_little_is_refused_with_what_would_do() -> None:
 def test_a_transform_is_refused_too() -> None:
     fitted = ds.PGM(2, 2).fit(LABELS)
     with ds.resources(memory="100MB"), pytest.raises(DataError, match="of memory at least, and 100MB are"):
-        fitted.transform(LABELS)
+        fitted.apply(LABELS)
 
 
 def test_beyond_the_machine_is_refused_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,14 +66,14 @@ def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
         ThreadPoolExecutor(2) as threads,
         pytest.raises(DataError, match=f"^{re.escape(line)}$"),
     ):
-        ds.select(ds.FMM(), LABELS, grid, test_size=0.5, references={}, executor=threads)
+        ds.select(LABELS, ds.FMM(), grid, test_size=0.5, references={}, executor=threads)
 
 
 @pytest.mark.parametrize("carried", [True, False], ids=["carried", "given"])
 def test_features_that_do_not_fit_are_refused(carried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     features = np.zeros((2, 100_000), np.float32)
     given = {} if carried else {"features": features}
-    labels = ds.with_features(LABELS, features) if carried else LABELS
+    labels = ds.text.with_features(LABELS, features) if carried else LABELS
     line = r"DirichletRegression on 4 labels needs 256\.\d+MB of memory at least, and 25\dMB are allowed; "
     with ds.resources(memory="252MB"), pytest.raises(DataError, match=line):
         ds.DirichletRegression().fit(labels, **given)

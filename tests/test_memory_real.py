@@ -106,8 +106,8 @@ def test_what_is_known_of_the_items_is_counted(crowd: str, tmp_path: Path) -> No
     annotations = CROWDS[crowd]
     prior = np.full((annotations.n_items, annotations.n_classes), 0.25)
     for model, given in (
-        (ds.PGM(16, 2, max_iter=3, n_jobs=1), {"pseudo_labels": prior}),
-        (ds.DawidSkene(max_iter=3, n_jobs=1), {"item_prior": prior}),
+        (ds.PGM(16, 2, max_iter=3, n_jobs=1), {"prior": prior}),
+        (ds.DawidSkene(max_iter=3, n_jobs=1), {"prior": prior}),
     ):
         memory = model.memory_needed(annotations) + 2 * prior.nbytes
         took = within(memory, tmp_path, lambda model=model, given=given: model.fit(annotations, **given))
@@ -125,7 +125,7 @@ def test_features_are_counted(name: str, carried: bool, tmp_path: Path) -> None:
         model = ds.HPGM(4, 4, use_features=True, n_chains=1, n_sweeps=10, n_jobs=1)
     given = {} if carried else {"features": features}
     memory = model.memory_needed(annotations, features=features)
-    labels = ds.with_features(annotations, features) if carried else annotations
+    labels = ds.text.with_features(annotations, features) if carried else annotations
     assert memory == model.memory_needed(labels, **given)
     took = within(memory, tmp_path, lambda: model.fit(labels, **given))
     assert took <= memory - PROCESS_BYTES + SLACK
@@ -160,7 +160,7 @@ def test_a_transform_takes_no_more_than_it_is_allowed(crowd: str, tmp_path: Path
         ds.DawidSkene(max_iter=3, n_jobs=1).fit(some),
     ):
         memory = fitted.memory_needed(annotations)
-        took = within(memory, tmp_path, lambda fitted=fitted: fitted.transform(annotations))
+        took = within(memory, tmp_path, lambda fitted=fitted: fitted.apply(annotations))
         assert took <= memory - PROCESS_BYTES + SLACK
 
 

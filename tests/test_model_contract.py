@@ -68,7 +68,7 @@ CASES = [*FROM_LABELS_ALONE, *VARIANTS]
 FEW = ["majority", "fmm", "dawid-skene", "pgm", "hpgm"]
 by_the_base = pytest.mark.parametrize("name", usually(FEW, verify=CASES), scope="module")
 
-# How far `transform` of the training data may be from the fit: models of items alone give the same bits;
+# How far `apply` of the training data may be from the fit: models of items alone give the same bits;
 # models of annotators pass messages anew, and sums in another order round differently.
 TRANSFORM_GAP = 1e-12
 
@@ -281,9 +281,7 @@ def test_the_number_of_jobs_does_not_matter(name: str, monkeypatch: pytest.Monke
     assert len(engine.cut_blocks(CROWD)) > 5
     one, two = (build(name, n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     assert_same_knowledge(what_it_knows(one, CROWD), what_it_knows(two, CROWD))
-    assert_same_knowledge(
-        what_it_knows(one.transform(OTHER), OTHER), what_it_knows(two.transform(OTHER), OTHER)
-    )
+    assert_same_knowledge(what_it_knows(one.apply(OTHER), OTHER), what_it_knows(two.apply(OTHER), OTHER))
 
 
 # ---- saved and loaded ----------------------------------------------------------------------------------
@@ -298,9 +296,7 @@ def test_a_loaded_model_is_the_saved_one(model: Model, tmp_path: Path) -> None:
     for ids in ("items_", "annotators_", "classes_"):
         assert getattr(loaded, ids).tolist() == getattr(model, ids).tolist()
     assert loaded.to_frame().equals(model.to_frame())
-    assert_same_knowledge(
-        what_it_knows(loaded.transform(OTHER), OTHER), what_it_knows(model.transform(OTHER), OTHER)
-    )
+    assert_same_knowledge(what_it_knows(loaded.apply(OTHER), OTHER), what_it_knows(model.apply(OTHER), OTHER))
 
 
 def test_a_loaded_model_has_every_fitted_attribute(model: Model, tmp_path: Path) -> None:
@@ -433,7 +429,7 @@ def test_score_equals_score_items_where_annotators_do_not_matter(model: Model) -
 def test_a_class_unseen_at_fit_time_is_refused(model: Model) -> None:
     rows = crowd_rows()
     stranger = annotated(rows.assign(label=rows.label.replace("c2", "maybe")))
-    for use in (model.score, model.score_items, model.transform):
+    for use in (model.score, model.score_items, model.apply):
         with pytest.raises(DataError, match=r"class 'maybe' was not there when the model was fitted; .*drop"):
             use(stranger)
 
@@ -441,11 +437,9 @@ def test_a_class_unseen_at_fit_time_is_refused(model: Model) -> None:
 def test_classes_declared_but_unused_or_in_another_order_are_no_matter(model: Model) -> None:
     shuffled = annotated(crowd_rows(), classes=["c3", "never used", "c1", "c4", "c2"])
     np.testing.assert_allclose(model.score(shuffled), model.score(CROWD), rtol=1e-12)
-    moved = model.transform(shuffled)
+    moved = model.apply(shuffled)
     assert moved.classes_.tolist() == CROWD.classes.tolist()
-    np.testing.assert_allclose(
-        moved.label_distributions_, model.transform(CROWD).label_distributions_, rtol=1e-9
-    )
+    np.testing.assert_allclose(moved.label_distributions_, model.apply(CROWD).label_distributions_, rtol=1e-9)
 
 
 @by_the_base
@@ -457,13 +451,13 @@ def test_no_labels_to_learn_from_or_to_score(name: str, model: Model) -> None:
         model.score(nothing)
 
 
-# ---- transform -----------------------------------------------------------------------------------------
+# ---- apply ---------------------------------------------------------------------------------------------
 
 
 def test_transform_speaks_of_the_new_items_and_keeps_the_parameters(model: Model) -> None:
     before = dict(vars(model))
     numbers = {name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)}
-    moved = model.transform(OTHER)
+    moved = model.apply(OTHER)
     assert type(moved) is type(model)
     assert moved is not model
     assert_sound(moved, OTHER)
@@ -482,20 +476,20 @@ def test_transform_speaks_of_the_new_items_and_keeps_the_parameters(model: Model
 
 
 def test_transform_of_the_training_data_gives_the_fit_back(name: str, model: Model) -> None:
-    moved = model.transform(CROWD)
+    moved = model.apply(CROWD)
     gap = np.abs(moved.label_distributions_ - model.label_distributions_).max()
     assert gap <= (TRANSFORM_GAP if needs_annotators(name) else 0.0)
 
 
 def test_each_new_item_stands_alone_where_annotators_do_not_matter(name: str, model: Model) -> None:
     if not needs_annotators(name):
-        together = model.transform(OTHER).label_distributions_
-        alone = [model.transform(OTHER[m]).label_distributions_[0] for m in range(OTHER.n_items)]
+        together = model.apply(OTHER).label_distributions_
+        alone = [model.apply(OTHER[m]).label_distributions_[0] for m in range(OTHER.n_items)]
         np.testing.assert_allclose(together, alone, rtol=1e-12)
 
 
 def test_transform_of_items_without_labels_expects_the_population(name: str, model: Model) -> None:
-    moved = model.transform(OTHER.take_rows(OTHER.item > 3))
+    moved = model.apply(OTHER.take_rows(OTHER.item > 3))
     expected = np.tile(model.prior_distribution_, (4, 1))
     np.testing.assert_allclose(moved.label_distributions_[:4], expected, rtol=UNSEEN_GAP.get(name, 1e-9))
 
@@ -615,7 +609,7 @@ def test_settings_do_not_change_by_fitting(name: str) -> None:
 
 USES: list[Callable[[Model], object]] = [
     *(lambda m: m.predict(), lambda m: m.predict_proba(["i"]), lambda m: m.score(CROWD)),
-    *(lambda m: m.score_items(CROWD), lambda m: m.transform(CROWD), lambda m: m.to_frame()),
+    *(lambda m: m.score_items(CROWD), lambda m: m.apply(CROWD), lambda m: m.to_frame()),
     *(lambda m: m.save("nowhere"), lambda m: m.label_distributions_, lambda m: m.items_),
     *(lambda m: m.trace_, lambda m: m.stopped_),
 ]
@@ -671,7 +665,7 @@ ODD: dict[str, ds.Annotations] = {
 def test_odd_data_give_sound_results(name: str) -> None:
     for oddity, data in ODD.items():
         fitted = build(name).fit(data)
-        for result in (fitted, fitted.transform(data)):
+        for result in (fitted, fitted.apply(data)):
             try:
                 assert_sound(result, data)
             except AssertionError as error:
@@ -691,7 +685,7 @@ def test_class_counts_do_for_models_of_items(name: str, model: Model) -> None:
     from_counts = build(name).fit(anonymous)
     assert same_bits(from_counts.label_distributions_, model.label_distributions_)
     assert from_counts.score(CROWD) == model.score(CROWD)
-    assert_sound(model.transform(anonymous), anonymous)
+    assert_sound(model.apply(anonymous), anonymous)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if needs_annotators(name)], scope="module")
@@ -703,7 +697,7 @@ def test_class_counts_are_refused_by_models_of_annotators(name: str, model: Mode
     with pytest.raises(DataError, match=line):
         build(name).fit(anonymous)
     with pytest.raises(DataError, match=line):
-        model.transform(anonymous)
+        model.apply(anonymous)
 
 
 @pytest.mark.parametrize("name", FROM_LABELS_ALONE)

@@ -188,7 +188,7 @@ def test_the_order_helps_and_the_pool_is_no_worse(tmp_path: Path) -> None:
     pooled.save(tmp_path / "m.safetensors")
     loaded = ds.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(loaded.log_chances(hidden), pooled.log_chances(hidden))
-    moved = loaded.transform(kept.take_items(np.arange(50)))
+    moved = loaded.apply(kept.take_items(np.arange(50)))
     np.testing.assert_allclose(moved.label_distributions_, pooled.label_distributions_[:50], atol=1e-6)
 
 

@@ -447,7 +447,7 @@ def test_gold_as_pseudo_labels_pulls_items_together(inference: str) -> None:
     model = ds.PGM(3, 2, inference=inference, n_restarts=3)
     alone = model.fit(annotations)
     assert np.ptp(alone.item_clusters_[50:], axis=0).max() < 1e-9  # nothing known of items without labels
-    model.fit(annotations, pseudo_labels=np.eye(3)[gold], prior_labels=10.0)
+    model.fit(annotations, prior=np.eye(3)[gold], prior_worth=10.0)
     clusters = model.item_clusters_.argmax(axis=1)
     assert adjusted_rand_score(gold, clusters) > 0.99
     assert model.predict().tolist() == annotations.classes[gold].tolist()
@@ -457,7 +457,7 @@ def test_gold_as_pseudo_labels_pulls_items_together(inference: str) -> None:
 def test_an_pseudo_labels_counts_as_labels_of_an_average_annotator() -> None:
     annotations, _ = gold_crowd()
     prior = np.random.default_rng(1).dirichlet(np.ones(3), size=60)
-    model = ds.PGM(4, 2, tol=1e-8, max_iter=1000).fit(annotations, pseudo_labels=prior, prior_labels=3.0)
+    model = ds.PGM(4, 2, tol=1e-8, max_iter=1000).fit(annotations, prior=prior, prior_worth=3.0)
     average = np.einsum("l,klp->kp", model.population_weights_, model.theta_)
     for m in range(50, 60):  # without labels: ψ_k Π_p Q_kp^{S h_mp} is all there is
         chances = model.psi_ * np.prod(average ** (3.0 * prior[m]), axis=1)
@@ -467,7 +467,7 @@ def test_an_pseudo_labels_counts_as_labels_of_an_average_annotator() -> None:
 def test_an_pseudo_labels_of_no_labels_changes_nothing() -> None:
     annotations, gold = gold_crowd()
     plain = ds.PGM(3, 2, max_iter=20).fit(annotations)
-    idle = ds.PGM(3, 2, max_iter=20).fit(annotations, pseudo_labels=np.eye(3)[gold], prior_labels=0.0)
+    idle = ds.PGM(3, 2, max_iter=20).fit(annotations, prior=np.eye(3)[gold], prior_worth=0.0)
     np.testing.assert_allclose(idle.item_clusters_, plain.item_clusters_, rtol=1e-9, atol=1e-15)
 
 
@@ -476,10 +476,10 @@ def test_a_row_of_zeros_says_nothing_of_its_item(inference: str) -> None:
     annotations, gold = gold_crowd()
     plain, idle = (ds.PGM(3, 2, inference=inference, max_iter=20) for _ in range(2))
     plain.fit(annotations)
-    idle.fit(annotations, pseudo_labels=np.zeros((60, 3)), prior_labels=10.0)
+    idle.fit(annotations, prior=np.zeros((60, 3)), prior_worth=10.0)
     np.testing.assert_allclose(idle.item_clusters_, plain.item_clusters_, rtol=1e-9, atol=1e-15)
     some = np.where(np.arange(60)[:, None] < 55, np.eye(3)[gold], 0.0)
-    model = ds.PGM(3, 2, inference="bp", n_restarts=3).fit(annotations, pseudo_labels=some, prior_labels=10.0)
+    model = ds.PGM(3, 2, inference="bp", n_restarts=3).fit(annotations, prior=some, prior_worth=10.0)
     np.testing.assert_allclose(model.item_clusters_[55:], np.tile(model.psi_, (5, 1)), rtol=1e-4)
 
 
@@ -487,20 +487,20 @@ def test_a_row_of_zeros_says_nothing_of_its_item(inference: str) -> None:
     ("prior", "line"),
     [
         (np.ones((4, 3)), r"must be of shape \(80, 3\)\. Got \(4, 3\) instead\."),
-        (np.ones(80), r"must be an \(items, classes\) table\. Got \(80,\) instead\."),
+        (np.ones(80), r"must be of shape \(80, 3\)\. Got \(80,\) instead\."),
         (-np.ones((80, 3)), r"must be probabilities, all >= 0\. Got -1\.0 instead\."),
         (np.full((80, 3), np.nan), r"must be probabilities, all >= 0\. Got nan instead\."),
     ],
 )
-def test_pseudo_labelss_that_are_none_are_refused(prior: Array, line: str) -> None:
-    with pytest.raises(ParameterError, match=rf"\AThe 'pseudo_labels' parameter of PGM {line}\Z"):
-        ds.PGM(3, 2).fit(CROWD, pseudo_labels=prior)
+def test_a_prior_that_is_none_is_refused(prior: Array, line: str) -> None:
+    with pytest.raises(ParameterError, match=rf"\AThe 'prior' parameter of PGM {line}\Z"):
+        ds.PGM(3, 2).fit(CROWD, prior=prior)
 
 
 def test_a_negative_number_of_prior_labels_is_refused() -> None:
-    line = r"\AThe 'prior_labels' parameter of PGM must be a float >= 0\. Got -1 instead\.\Z"
+    line = r"\AThe 'prior_worth' parameter of PGM must be a float >= 0\. Got -1 instead\.\Z"
     with pytest.raises(ParameterError, match=line):
-        ds.PGM(3, 2).fit(CROWD, pseudo_labels=np.ones((80, 3)), prior_labels=-1)
+        ds.PGM(3, 2).fit(CROWD, prior=np.ones((80, 3)), prior_worth=-1)
 
 
 # ---- new items and annotators --------------------------------------------------------------------------
@@ -509,7 +509,7 @@ def test_a_negative_number_of_prior_labels_is_refused() -> None:
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_the_training_data_get_their_beliefs_back(inference: str) -> None:
     model = ds.PGM(3, 2, inference=inference, max_iter=20).fit(CROWD)
-    moved = model.transform(CROWD)
+    moved = model.apply(CROWD)
     np.testing.assert_allclose(moved.item_clusters_, model.item_clusters_, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(moved.annotator_clusters_, model.annotator_clusters_, rtol=1e-9, atol=1e-15)
 
@@ -519,7 +519,7 @@ def test_a_new_item_gets_belief_propagation_by_hand() -> None:
     model = ds.PGM(3, 2, max_iter=20).fit(CROWD)
     who, labels = CROWD.annotators[[0, 0, 3, 7, 9]], CROWD.classes[[0, 2, 1, 1, 2]]
     new = ds.Annotations.from_arrays(["x"] * 4 + ["y"], who, labels, classes=CROWD.classes)
-    moved = model.transform(new)
+    moved = model.apply(new)
     z, theta = model.annotator_clusters_, model.theta_
     factors = {0: theta[:, :, 0] * theta[:, :, 2], 3: theta[:, :, 1], 7: theta[:, :, 1]}
     x = model.psi_ * math.prod(F @ z[n] for n, F in factors.items())
@@ -538,7 +538,7 @@ def test_a_new_annotator_gets_belief_propagation_by_hand() -> None:
     new = ds.Annotations.from_arrays(
         CROWD.items[[2, 6, 6]], ["newcomer"] * 3, CROWD.classes[[0, 1, 1]], classes=CROWD.classes
     )
-    moved = model.transform(new)
+    moved = model.apply(new)
     w, theta = model.item_clusters_, model.theta_
     z = model.omega_ * (w[2] @ theta[:, :, 0]) * (w[6] @ theta[:, :, 1] ** 2)
     np.testing.assert_allclose(moved.annotator_clusters_, [z / z.sum()], rtol=1e-9)
@@ -548,7 +548,7 @@ def test_labels_between_known_items_and_annotators_are_not_counted_twice() -> No
     model = ds.PGM(3, 2, max_iter=20).fit(CROWD)
     some = CROWD.take_items(np.arange(10))
     np.testing.assert_allclose(
-        model.transform(some).item_clusters_, model.item_clusters_[:10], rtol=1e-9, atol=1e-15
+        model.apply(some).item_clusters_, model.item_clusters_[:10], rtol=1e-9, atol=1e-15
     )
 
 
@@ -561,7 +561,7 @@ def test_new_items_by_new_annotators_are_exact_on_a_tree() -> None:
         CROWD.classes[annotations.label],
         classes=CROWD.classes,
     )
-    moved = model.transform(new)
+    moved = model.apply(new)
     truth = enumerated(annotations, model.theta_, model.psi_, model.omega_)
     np.testing.assert_allclose(moved.item_clusters_, truth.w[:3], rtol=1e-6)
     np.testing.assert_allclose(moved.annotator_clusters_, truth.z[:3], rtol=1e-6)
@@ -679,11 +679,11 @@ def test_damping_ends_where_undamped_messages_end() -> None:
 
 def test_potentials_with_evidence_are_rows_of_items() -> None:
     """What an item prior becomes: log ψ_k + S Σ_p h_mp log Q_kp, worked by hand."""
-    from dissensus.models.pgm.messages import with_pseudo_labels
+    from dissensus.models.pgm.messages import with_prior
 
     theta = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.4, 0.6]]])
     potentials = Potentials(np.log(theta), np.log([0.3, 0.7]), np.log([0.5, 0.5]))
-    moved = with_pseudo_labels(
+    moved = with_prior(
         potentials, 2.0 * np.array([[1.0, 0.0], [0.25, 0.75]]), np.eye(2), np.array([3.0, 1.0])
     )
     # Q = (3 Θ_k0 + Θ_k1) / 4 = [[.8, .2], [.25, .75]]

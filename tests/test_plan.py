@@ -12,7 +12,15 @@ from scipy.special import digamma
 
 import dissensus as ds
 from cli_help import run
-from dissensus.annotators.plan import _whom, allocated, losses, may_be_asked, people_left, worth_of_losses
+from dissensus.annotators.plan import (
+    _whom,
+    allocated,
+    design_study,
+    losses,
+    may_be_asked,
+    people_left,
+    worth_of_losses,
+)
 from dissensus.errors import DataError, ParameterError
 from docs_help import DOCS, run_page
 from experiments.planted_crowds import SPAM, planted
@@ -104,11 +112,11 @@ def test_models_are_not_asked_and_everybody_once():
     ]
     labels = ds.Annotations.from_arrays(*zip(*rows, strict=True))
     model = ds.HPGM(n_chains=2, n_sweeps=40, n_jobs=1).fit(labels)
-    plan = ds.plan_labels(model, budget=20)
+    plan = ds.plan_labels(model.training_labels(), model, budget=20)
     assert plan.n_more.tolist() == [1] + 29 * [0]  # ann has not labelled the first item
     assert plan.n_by_all == 29
     assert "gpt-4" not in plan.ask
-    found = ds.label_queue(model, labels, each=5)
+    found = ds.label_queue(labels, model, each=5)
     assert found.n_more[found.action == "label"].sum() <= 1
 
 
@@ -131,13 +139,13 @@ def model(crowd):
 
 @pytest.mark.slow
 def test_a_budget_is_spent_and_lowers_the_loss(crowd, model):
-    plan = ds.plan_labels(model, budget=100)
+    plan = ds.plan_labels(model.training_labels(), model, budget=100)
     assert plan.n_more.sum() == 100 == plan.budget
     assert (plan.loss_after[plan.n_more > 0] < plan.loss[plan.n_more > 0]).all()
     assert plan.loss_after.mean() < plan.uniform_loss < plan.loss.mean()
     # whoever is asked for a label is asked about an item that gains at least as much as those left out
     assert plan.gain[plan.n_more > 0].min() >= plan.gain[plan.n_more == 0].max() - 1e-9
-    called = ds.annotator_verdicts(model).verdict == "spam"
+    called = ds.annotator_verdicts(model.training_labels(), model).verdict == "spam"
     assert not set(plan.ask) & set(crowd.annotations.annotators[called])
     frame = plan.to_frame()
     assert frame["n_more"].is_monotonic_decreasing
@@ -145,28 +153,30 @@ def test_a_budget_is_spent_and_lowers_the_loss(crowd, model):
 
 
 def test_a_width_that_is_reached_needs_nothing(model):
-    plan = ds.plan_labels(model, target_interval=1.0)
+    plan = ds.plan_labels(model.training_labels(), model, target_interval=1.0)
     assert plan.stop
     assert plan.budget == 0
-    narrow = ds.plan_labels(model, target_interval=0.1)
+    narrow = ds.plan_labels(model.training_labels(), model, target_interval=0.1)
     assert not narrow.stop
-    everybody = narrow.n_more == left(model.training_labels(), ds.annotator_verdicts(model))
+    everybody = narrow.n_more == left(
+        model.training_labels(), ds.annotator_verdicts(model.training_labels(), model)
+    )
     assert (everybody | (narrow.width_after <= 0.1 + 1e-9)).all()
     # with both, nothing goes to items that are sure enough
-    both = ds.plan_labels(model, target_interval=0.1, budget=50)
+    both = ds.plan_labels(model.training_labels(), model, target_interval=0.1, budget=50)
     assert both.budget == 50
     assert (both.n_more[both.width <= 0.1] == 0).all()
 
 
 def test_items_for_a_narrow_alpha_grow_with_the_square(model):
-    plan = ds.plan_labels(model, target_alpha_width=0.01)
+    plan = ds.plan_labels(model.training_labels(), model, target_alpha_width=0.01)
     width = plan.alpha[2] - plan.alpha[1]
     assert plan.items_for_alpha == int(np.ceil(len(plan.item) * (width / 0.01) ** 2))
     assert plan.alpha[1] < plan.alpha[0] < plan.alpha[2]
 
 
 def test_a_study_of_many_labels_each_knows_its_few_items_well(model):
-    designs = ds.design_study(model, 600, (1, 3, 10, 700))
+    designs = design_study(model, 600, (1, 3, 10, 700))
     assert [(one.n_items, one.labels_each) for one in designs] == [(600, 1), (200, 3), (60, 10)]
     assert designs[0].loss > designs[1].loss > designs[2].loss > 0
     assert np.isnan(designs[0].alpha_width)
@@ -174,13 +184,13 @@ def test_a_study_of_many_labels_each_knows_its_few_items_well(model):
 
 def test_what_cannot_be_planned(crowd, model):
     with pytest.raises(DataError, match="plans come from the draws of HPGM"):
-        ds.plan_labels(ds.MajorityVote().fit(crowd.annotations), budget=5)
+        ds.plan_labels(crowd.annotations, ds.MajorityVote().fit(crowd.annotations), budget=5)
     with pytest.raises(ParameterError, match="'budget' parameter of plan_labels must be given"):
-        ds.plan_labels(model)
+        ds.plan_labels(model.training_labels(), model)
     with pytest.raises(ParameterError, match="'budget' parameter"):
-        ds.plan_labels(model, budget=0)
+        ds.plan_labels(model.training_labels(), model, budget=0)
     with pytest.raises(ParameterError, match="'target_interval' parameter"):
-        ds.plan_labels(model, target_interval=0.0)
+        ds.plan_labels(model.training_labels(), model, target_interval=0.0)
 
 
 @pytest.mark.slow
@@ -190,7 +200,7 @@ def test_more_labels_make_narrower_intervals_about_as_foreseen():
     place = np.arange(whole.n_labels) - whole.item_pointers[whole.item]
     first = whole.take_rows(place < 4)
     fitted = ds.HPGM(n_chains=2, n_sweeps=80, n_jobs=1).fit(first)
-    plan = ds.plan_labels(fitted, budget=2 * whole.n_items)
+    plan = ds.plan_labels(fitted.training_labels(), fitted, budget=2 * whole.n_items)
     taken = np.minimum(4 + plan.n_more, 12)
     later = ds.HPGM(n_chains=2, n_sweeps=80, n_jobs=1).fit(whole.take_rows(place < taken[whole.item]))
     now = losses(later.share_draws_)[0].mean()
@@ -303,6 +313,6 @@ def test_what_cannot_be_updated_is_said_in_a_line(place):
 def test_spammers_are_not_asked(crowd, model):
     labels = crowd.annotations
     verdict = ds.annotator_verdicts(labels, model).verdict
-    asked = set(ds.plan_labels(model, budget=3).ask)
+    asked = set(ds.plan_labels(model.training_labels(), model, budget=3).ask)
     assert (verdict[crowd.kind == SPAM] == "spam").any()
     assert asked.isdisjoint(set(labels.annotators[verdict == "spam"]))

@@ -33,7 +33,7 @@ def votes() -> ds.Annotations:
 
 def test_draws_are_adjudicated_and_few_labels_are_asked_for() -> None:
     labels = votes()
-    found = ds.label_queue(ds.MajorityVote().fit(labels), labels)
+    found = ds.label_queue(labels, ds.MajorityVote().fit(labels))
     rows = dict(zip(found.item, zip(found.action, found.n_more, found.reason, strict=True), strict=True))
     assert rows == {
         "i2": ("adjudicate", 1, "nearly a draw: 2 ‘x’ and 2 ‘y’ of 4 labels"),
@@ -45,7 +45,7 @@ def test_draws_are_adjudicated_and_few_labels_are_asked_for() -> None:
 
 def test_items_without_a_label_are_asked_for() -> None:
     labels = votes().with_tables(items={"item": ["i1", "i2", "i3", "i4", "i5"]})
-    found = ds.label_queue(ds.MajorityVote().fit(labels), labels)
+    found = ds.label_queue(labels, ds.MajorityVote().fit(labels))
     assert found.reason[list(found.item).index("i5")] == "no label yet"
     assert found.labelled_by[list(found.item).index("i5")] == ""
 
@@ -53,7 +53,7 @@ def test_items_without_a_label_are_asked_for() -> None:
 @pytest.mark.parametrize(("budget", "each"), [(1, None), (2, None), (3, 2), (9, 3)])
 def test_a_budget_is_kept(budget: int, each: int | None) -> None:
     labels = votes()
-    found = ds.label_queue(ds.FMM(2).fit(labels), labels, budget=budget, each=each)
+    found = ds.label_queue(labels, ds.FMM(2).fit(labels), budget=budget, each=each)
     assert found.n_more.sum() <= budget
     assert (found.n_more > 0).all()
 
@@ -62,9 +62,9 @@ def test_a_budget_is_kept(budget: int, each: int | None) -> None:
 def test_a_sampled_model_spends_the_whole_budget_where_it_gains() -> None:
     crowd = ds.simulate(60, 12, 3, labels_per_item=4, seed=2).annotations
     model = ds.HPGM(n_chains=2, n_sweeps=40, seed=0).fit(crowd)
-    every = ds.label_queue(model, crowd)
+    every = ds.label_queue(crowd, model)
     n_draws = int((every.action == "adjudicate").sum())
-    found = ds.label_queue(model, crowd, budget=n_draws + 25)
+    found = ds.label_queue(crowd, model, budget=n_draws + 25)
     assert found.n_more.sum() == n_draws + 25
     asked = found.item[found.action == "label"]
     assert not set(asked) & set(every.item[every.action == "adjudicate"])
@@ -73,7 +73,7 @@ def test_a_sampled_model_spends_the_whole_budget_where_it_gains() -> None:
 def test_nonsense_is_refused() -> None:
     labels = votes()
     with pytest.raises(DissensusError, match="budget"):
-        ds.label_queue(ds.MajorityVote().fit(labels), labels, budget=0)
+        ds.label_queue(labels, ds.MajorityVote().fit(labels), budget=0)
     with pytest.raises(DissensusError, match="tool"):
         write_tasks([], "tasks.json", "excel", ["x"])
 
@@ -86,9 +86,9 @@ def test_numbers_and_other_pages_are_refused(tmp_path: Path) -> None:
     )
     model = ds.NumericRatings().fit(ratings)
     with pytest.raises(DissensusError, match="these are numbers"):
-        ds.label_queue(model, ratings)
+        ds.label_queue(ratings, model)
     with pytest.raises(DissensusError, match="no part for since="):
-        ds.write_report(model, ratings, tmp_path / "p.html", since=tmp_path)
+        ds.write_report(ratings, model, tmp_path / "p.html", since=tmp_path)
 
 
 # ---- tools --------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_changed_verdicts_are_named_as_the_page_names_people(tmp_path: Path) -> 
 def test_since_something_that_is_no_run_is_refused(tmp_path: Path) -> None:
     labels = votes()
     with pytest.raises(DissensusError, match="is not the directory of a finished run"):
-        ds.write_report(ds.MajorityVote().fit(labels), labels, tmp_path / "p.html", since=tmp_path)
+        ds.write_report(labels, ds.MajorityVote().fit(labels), tmp_path / "p.html", since=tmp_path)
     assert not (tmp_path / "p.html").exists()
 
 
@@ -261,9 +261,9 @@ def test_pace_and_drift_by_hand() -> None:
 def test_a_page_says_how_quick_everybody_is(tmp_path: Path) -> None:
     crowd = ds.simulate(40, 6, 2, labels_per_item=6, seed=1).annotations
     when = np.arange(crowd.n_labels) * 3.0 + 1.7e9
-    path = ds.write_report(ds.FMM(2).fit(crowd), crowd, tmp_path / "page.html", held_out=[], times=when)
+    path = ds.write_report(crowd, ds.FMM(2).fit(crowd), tmp_path / "page.html", held_out=[], times=when)
     found = json.loads(re.findall(r'id="data">(.*?)</script>', path.read_text(), re.DOTALL)[0])
     assert len(found["annotators"]["pace"]) == 6
     assert sum(part["n"] for part in found["time"]["bins"]) == crowd.n_labels
     with pytest.raises(DissensusError, match="times were given"):
-        ds.write_report(ds.FMM(2).fit(crowd), crowd, tmp_path / "no.html", held_out=[], times=[1.0])
+        ds.write_report(crowd, ds.FMM(2).fit(crowd), tmp_path / "no.html", held_out=[], times=[1.0])

@@ -157,7 +157,7 @@ def test_new_items_saving_and_the_same_bits(tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
     loaded = ds.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(loaded.to_frame(), model.to_frame())
-    new = loaded.transform(rest)
+    new = loaded.apply(rest)
     means = np.bincount(rest.item, rest.values) / np.bincount(rest.item)
     own, plain = new.estimates_ - planted["value"][150:], means - planted["value"][150:]
     assert np.mean(own**2) < 0.25 * np.mean(plain**2)

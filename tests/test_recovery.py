@@ -52,7 +52,7 @@ def measured(annotations: ds.Annotations, models: Any = None, *args: Any, **sett
     """A small recovery in this process."""
     models = {"fmm": [ds.FMM(2), ds.FMM(4)], "pgm": ds.PGM(3, 2, max_iter=20)} if models is None else models
     given = {"pool": 6, "min_reserved": 5, "n_draws": 3, "n_jobs": 1, "n_boot": 200} | settings
-    return ds.recover(models, annotations, *(args or ((2, 4),)), **given)
+    return ds.recover(annotations, models, *(args or ((2, 4),)), **given)
 
 
 # ---- what is shown and what is reserved ---------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_the_reference_and_the_floor_by_hand() -> None:
 
 def test_no_item_with_enough_labels(crowd: ds.Annotations) -> None:
     with pytest.raises(DataError, match=r"no item has 8 \+ 6 annotators \(the most is 12\)"):
-        ds.recover({"fmm": ds.FMM(2)}, crowd, pool=8, min_reserved=6)
+        ds.recover(crowd, {"fmm": ds.FMM(2)}, pool=8, min_reserved=6)
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_the_reservation_fits_the_data(sizes: list[int], expected: tuple[int, in
 
 
 def test_what_can_be_concluded_is_said(crowd: ds.Annotations) -> None:
-    found = ds.recover({"counts": ds.EmpiricalDistribution()}, crowd, n_draws=1, n_boot=10, n_jobs=1)
+    found = ds.recover(crowd, {"counts": ds.EmpiricalDistribution()}, n_draws=1, n_boot=10, n_jobs=1)
     assert (found.pool, found.min_reserved) == (7, 5)
     assert [one.labels_shown for one in found.results] == [1, 2, 4]
     assert found.notes[0].startswith("items have few annotators: 7 may be shown, at least 5 are kept")
     sparse = ds.simulate(60, 10, 3, labels_per_item=3).annotations
-    few = ds.recover({"counts": ds.EmpiricalDistribution()}, sparse, n_draws=1, n_boot=10, n_jobs=1)
+    few = ds.recover(sparse, {"counts": ds.EmpiricalDistribution()}, n_draws=1, n_boot=10, n_jobs=1)
     assert "but not how close either is" in few.notes[1]
     plenty = ds.simulate(60, 20, 3, labels_per_item=15).annotations
-    full = ds.recover({"counts": ds.EmpiricalDistribution()}, plenty, n_draws=1, n_boot=10, n_jobs=1)
+    full = ds.recover(plenty, {"counts": ds.EmpiricalDistribution()}, n_draws=1, n_boot=10, n_jobs=1)
     assert (full.pool, full.min_reserved, full.notes) == (8, 6, [])
 
 
@@ -298,7 +298,7 @@ def test_the_population_is_recovered_where_there_is_one() -> None:
     """Planted clusters: the model that knows of them comes closer than any smoothing of the counts."""
     shape = {"n_item_clusters": 4, "n_annotator_clusters": 2, "labels_per_item": 14, "alpha": 0.5}
     planted = ds.simulate(200, 40, 4, **shape).annotations
-    found = ds.recover({"pgm": ds.PGM(4, 2, n_restarts=2)}, planted, (4,), n_draws=2, n_jobs=1)
+    found = ds.recover(planted, {"pgm": ds.PGM(4, 2, n_restarts=2)}, (4,), n_draws=2, n_jobs=1)
     assert found.difference("pgm", "counts", 4).high < 0
     assert found.best("pgm", 4).efficiency > 4
     assert found.floor < found.best("pgm", 4).kl.value
@@ -322,7 +322,7 @@ def test_the_population_is_recovered_where_there_is_one() -> None:
 def test_bad_settings_are_refused(crowd: ds.Annotations, settings: dict[str, Any], words: str) -> None:
     given = {
         "models": {"fmm": ds.FMM(2)},
-        "annotations": crowd,
+        "labels": crowd,
         "labels_shown": (2,),
         "pool": 6,
         "min_reserved": 5,
@@ -335,7 +335,7 @@ def test_bad_settings_are_refused(crowd: ds.Annotations, settings: dict[str, Any
 def test_four_labels_of_nli_variation_are_worth_more_than_four(data_dir: Path) -> None:
     """An earlier, independent program: 0.153 for counts, 0.116 for PGM, which is worth seven raw labels."""
     annotations = ds.read_annotations(data_dir / "nli_variation" / "annotations.csv")
-    found = ds.recover({"pgm": [ds.PGM(6, 4), ds.PGM(12, 8)]}, annotations, (4,), n_draws=2, n_jobs=1)
+    found = ds.recover(annotations, {"pgm": [ds.PGM(6, 4), ds.PGM(12, 8)]}, (4,), n_draws=2, n_jobs=1)
     assert found.counts[3].kl.value == pytest.approx(0.153, rel=0.06)
     assert found.best("pgm", 4).kl.value == pytest.approx(0.116, rel=0.06)
     assert found.best("pgm", 4).efficiency > 6

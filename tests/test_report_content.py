@@ -14,10 +14,11 @@ from scipy.stats import contingency
 
 import dissensus as ds
 from dissensus.errors import DataError
-from dissensus.evaluate.compare import compare
-from dissensus.evaluate.gold import wilson
+from dissensus.evaluate.compare import held_out_scores
+from dissensus.evaluate.gold import gold_accuracy, wilson
 from dissensus.evaluate.sides import Votes, cramers_v, side_of
 from dissensus.models.base import Model
+from dissensus.models.confusion import gold_prior
 from dissensus.report.annotators import column_content, pair_tables
 from dissensus.report.clusters import (
     Grouping,
@@ -163,12 +164,12 @@ def test_a_model_that_gold_has_trained_is_judged_by_fits_that_did_not_see_it() -
     labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
     plain, trained = (
         ds.DawidSkene().fit(labels),
-        ds.DawidSkene().fit(labels, item_prior=ds.gold_prior(labels)),
+        ds.DawidSkene().fit(labels, prior=gold_prior(labels)),
     )
     found = gold_content(trained, labels, seed=4)
     assert found is not None
     assert found["crossed"]
-    assert found["model"][0] == ds.gold_accuracy(ds.DawidSkene(), labels, seed=4).cross_fitted.value < 0.75
+    assert found["model"][0] == gold_accuracy(labels, ds.DawidSkene(), seed=4).cross_fitted.value < 0.75
     assert np.trace(found["confusion"]) < 45
     untrained = gold_content(plain, labels)
     assert untrained is not None
@@ -179,7 +180,7 @@ def test_annotators_are_held_against_gold_with_intervals(tmp_path: Path) -> None
     rows = [(f"i{m}", who, "x" if m % 4 or who == "b" else "y") for m in range(8) for who in "ab"]
     gold = {"item": [f"i{m}" for m in range(8)], "label": ["x"] * 8}
     labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
-    people = data_of(write_report(ds.MajorityVote().fit(labels), labels, tmp_path / "page.html"))[
+    people = data_of(write_report(labels, ds.MajorityVote().fit(labels), tmp_path / "page.html"))[
         "annotators"
     ]
     assert (people["gold_n"], people["gold_right"]) == ([8, 8], [6, 8])
@@ -234,7 +235,7 @@ def test_pairs_of_annotators_by_hand() -> None:
 
 
 def test_anonymised_pages_hold_no_annotator_id(sample: ds.Annotations, fitted: Model, tmp_path: Path) -> None:
-    path = write_report(fitted, sample, tmp_path / "page.html", anonymise=True, held_out=[])
+    path = write_report(sample, fitted, tmp_path / "page.html", anonymise=True, held_out=[])
     text = path.read_text(encoding="utf-8")
     assert not any(str(name) in text for name in sample.annotators)
     content = data_of(path)
@@ -248,9 +249,9 @@ def test_anonymised_pages_hold_no_annotator_id(sample: ds.Annotations, fitted: M
 
 
 def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None:
-    from dissensus.workflow.refine import refine
+    from dissensus.workflow.refine import fit
 
-    run = refine(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
+    run = fit(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
     by_title = {row["title"]: row for row in table}
     assert set(by_title) == {"pgm 4×2", "smoothed counts", "item clusters only (FMM)", "Dawid–Skene"}
@@ -261,9 +262,9 @@ def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None
 
 
 def test_how_far_models_are_behind_the_best_is_shown_where_it_is_known(sample: ds.Annotations) -> None:
-    from dissensus.workflow.refine import refine
+    from dissensus.workflow.refine import fit
 
-    run = refine(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
+    run = fit(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
     # the rivals are scored for the page, on the same hidden labels: all can be compared, pair by pair
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
     for gap, score in (("behind", "score"), ("behind_items", "score_items")):
@@ -278,7 +279,7 @@ def test_how_far_models_are_behind_the_best_is_shown_where_it_is_known(sample: d
 
 def test_a_model_that_foresees_best_is_shown_whatever_it_is(sample: ds.Annotations) -> None:
     models = [ds.FMM(5), ds.EmpiricalDistribution(), ds.DawidSkene(), ds.PGM(5, 2), ds.PGM(1, 1)]
-    known = compare(sample, models)
+    known = held_out_scores(sample, models)
     best = max(known, key=lambda row: row.score)
     assert best.model.get_params()["n_item_clusters"] == 5
     saved = [row.as_row() for row in known]
@@ -289,17 +290,17 @@ def test_a_model_that_foresees_best_is_shown_whatever_it_is(sample: ds.Annotatio
 
 
 def test_scores_on_other_hidden_labels_are_not_mixed_in(sample: ds.Annotations) -> None:
-    from dissensus.workflow.refine import refine
+    from dissensus.workflow.refine import fit
 
-    run = refine(sample, "fmm", {"n_item_clusters": 4}, test_size=0.3)
+    run = fit(sample, "fmm", {"n_item_clusters": 4}, test_size=0.3)
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
     assert {row["n"] for row in table} == {run.held_out[0].n_hidden}
 
 
 def test_the_worth_of_a_label_is_taken_from_a_recovery(sample: ds.Annotations) -> None:
     found = ds.recover(
-        {"fmm": ds.FMM(5), "ours": ds.PGM(5, 2)},
         sample,
+        {"fmm": ds.FMM(5), "ours": ds.PGM(5, 2)},
         (1, 2, 3),
         pool=4,
         min_reserved=2,
@@ -370,7 +371,7 @@ def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Pat
     from dissensus.models import build_model
 
     model = build_model(name, {"n_sweeps": 40} if name in ("hpgm", "latent") else {}).fit(sample)
-    content = data_of(write_report(model, sample, tmp_path / "page.html", held_out=[]))
+    content = data_of(write_report(sample, model, tmp_path / "page.html", held_out=[]))
     assert content["strip"][0]["title"].startswith("Agreement")
     assert len(content["items"]["p"]) == sample.n_items * sample.n_classes
     assert len(content["clusters"]["groups"]) >= 2
@@ -380,7 +381,7 @@ def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Pat
 def test_counts_without_annotators_have_a_page(sample: ds.Annotations, tmp_path: Path) -> None:
     nobody = ds.Annotations.from_counts(sample.counts, classes=sample.classes)
     model = ds.FMM(4).fit(nobody)
-    content = data_of(write_report(model, nobody, tmp_path / "page.html"))
+    content = data_of(write_report(nobody, model, tmp_path / "page.html"))
     assert content["annotators"] is None
     assert content["rows"]["counts"] == sample.counts.ravel().tolist()
     assert content["clusters"]["groups"] == []
@@ -390,20 +391,20 @@ def test_counts_without_annotators_have_a_page(sample: ds.Annotations, tmp_path:
 def test_a_handful_of_labels_has_a_page(tmp_path: Path) -> None:
     few = ds.Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], ["yes", "no", "yes"])
     model = ds.EmpiricalDistribution().fit(few)
-    content = data_of(write_report(model, few, tmp_path / "page.html"))
+    content = data_of(write_report(few, model, tmp_path / "page.html"))
     assert content["quality"]["held_out"] == []
     assert content["quality"]["worth"] is None
 
 
 def test_labels_of_another_set_are_refused(sample: ds.Annotations, fitted: Model, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="are not those of the model"):
-        write_report(fitted, sample.take_items(np.arange(10)), tmp_path / "page.html")
+        write_report(sample.take_items(np.arange(10)), fitted, tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
 
 
 def test_texts_must_be_one_an_item(sample: ds.Annotations, fitted: Model, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="3 texts were given for 240 items"):
-        write_report(fitted, sample, tmp_path / "page.html", texts=["a", "b", "c"])
+        write_report(sample, fitted, tmp_path / "page.html", texts=["a", "b", "c"])
 
 
 # ---- the page as a file -------------------------------------------------------------------------------
@@ -431,7 +432,7 @@ def test_two_known_groups_and_what_they_disagree_about(data_dir: Path, tmp_path:
     folder = data_dir / "hs_brexit"
     labels = ds.read_annotations(folder / "annotations.csv", items=folder / "items.csv")
     model = ds.CBCC().fit(labels)
-    content = data_of(write_report(model, labels, tmp_path / "page.html", held_out=[]))
+    content = data_of(write_report(labels, model, tmp_path / "page.html", held_out=[]))
     group = dict(zip(content["annotators"]["id"], content["annotators"]["group"], strict=True))
     assert group["Ann1"] == group["Ann2"] == group["Ann3"]
     assert group["Ann4"] == group["Ann5"] == group["Ann6"] != group["Ann1"]
@@ -449,7 +450,7 @@ def test_a_model_fitted_on_features_of_its_own_has_a_page(tmp_path: Path) -> Non
     # The features are not among the annotations, so nothing can be fitted again for a comparison.
     crowd = ds.simulate(60, 12, 3, labels_per_item=4, seed=0).annotations
     model = ds.DirichletRegression(folds=2).fit(crowd, np.random.default_rng(0).normal(size=(60, 3)))
-    page = data_of(ds.write_report(model, crowd, tmp_path / "page.html"))
+    page = data_of(ds.write_report(crowd, model, tmp_path / "page.html"))
     assert page["quality"]["held_out"] == []
     assert page["data"]["n_items"] == 60
 
@@ -474,7 +475,7 @@ def test_judges_have_a_panel_where_the_table_names_them(tmp_path: Path) -> None:
         (False, [f"judge{i}" for i in range(5)]),
         (True, [f"judge {i}" for i in range(1, 6)]),
     ):
-        content = data_of(write_report(model, known, tmp_path / "page.html", held_out=[], anonymise=shown))
+        content = data_of(write_report(known, model, tmp_path / "page.html", held_out=[], anonymise=shown))
         assert content["judges"]["names"] == names
     expected = ds.judge_report(known)
     assert [row["winning_rate"] for row in content["judges"]["rows"]] == [
@@ -482,7 +483,7 @@ def test_judges_have_a_panel_where_the_table_names_them(tmp_path: Path) -> None:
     ]
     assert expected.panel is not None
     assert f"{expected.panel.effective_votes:.1f} independent votes" in content["judges"]["panel"]["says"]
-    plain = data_of(write_report(model, labels, tmp_path / "page.html", held_out=[]))
+    plain = data_of(write_report(labels, model, tmp_path / "page.html", held_out=[]))
     assert plain["judges"] is None
 
 

@@ -280,7 +280,7 @@ def test_gold_is_the_reason_only_where_it_decided() -> None:
     item, who = np.repeat(np.arange(12), 4), np.tile(np.arange(4), 12)
     labels = ds.Annotations.from_arrays(item, who, np.array(["a", "b", "c"])[item % 3])
     gold = {"item": [0, 1], "gold": ["b", "b"]}  # nobody said b of the first item
-    run = ds.refine(labels.with_tables(gold=gold), model="dawid-skene", estimate="truth")
+    run = ds.fit(labels.with_tables(gold=gold), model="dawid-skene", estimate="truth")
     (row,) = overturned(findings(run.model, run.annotations), None)
     assert row["item"] == 0
     assert row["why"] == "4 of 4 said ‘a’ and nobody ‘b’. The gold label is ‘b’, and gold decides."

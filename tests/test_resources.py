@@ -100,7 +100,7 @@ def test_a_model_is_in_memory_and_not_in_a_file_that_is_gone(tmp_path: Path) -> 
     with ds.resources(memory=least_memory(model, known), scratch=tmp_path / "a", checkpoint=tmp_path / "b"):
         model.fit(known)
         again = MODELS["pgm-bp"]().fit(known)  # from its last checkpoint
-        moved = model.transform(known)
+        moved = model.apply(known)
     for found in (model, again, moved):
         assert not any(isinstance(getattr(found, name), np.memmap) for name in found._arrays)
         assert place_in_file(found.item_clusters_) is None
@@ -113,7 +113,7 @@ def test_what_is_known_beforehand_takes_memory_too() -> None:
     with ds.resources(memory=least):
         MODELS["dawid-skene"]().fit(known)
         with pytest.raises(DataError, match="of memory at least"):
-            MODELS["dawid-skene"]().fit(known, item_prior=prior)
+            MODELS["dawid-skene"]().fit(known, prior=prior)
 
 
 @pytest.mark.parametrize("name", WITH_MESSAGES)
@@ -133,7 +133,7 @@ def test_single_precision_is_near_and_not_the_same(name: str) -> None:
 def test_fits_in_threads_see_the_resources(tmp_path: Path) -> None:
     known, progress = crowd(), Counting()
     with ds.resources(checkpoint=tmp_path / "run", checkpoint_every=1, progress=progress):
-        auto.choose_model(known, n_jobs=2, candidates=[("fmm", {"n_item_clusters": K}) for K in (2, 3, 4)])
+        auto.compare(known, n_jobs=2, candidates=[("fmm", {"n_item_clusters": K}) for K in (2, 3, 4)])
     assert len(list((tmp_path / "run").iterdir())) == 3
     assert progress.words
 

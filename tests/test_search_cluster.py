@@ -17,6 +17,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError
+from dissensus.evaluate.select import Selection
 from dissensus.evaluate.tasks import workers
 from dissensus.labels.annotations import Annotations
 from dissensus.large.dask import ClusterTasks
@@ -49,15 +50,15 @@ def store(crowd: Annotations, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "votes.store"
 
 
-def table(selection: ds.Selection) -> list[dict[str, Any]]:
+def table(selection: Selection) -> list[dict[str, Any]]:
     return [{name: row[name] for name in row if name != "seconds"} for row in selection.rows()]
 
 
 def test_the_table_is_that_of_this_process(client: Any, crowd: Annotations, store: Path) -> None:
-    here = ds.select(ds.PGM(max_iter=15), crowd, GRID, n_jobs=1, **HOW)
+    here = ds.select(crowd, ds.PGM(max_iter=15), GRID, n_jobs=1, **HOW)
     with ds.resources(cluster=client):
-        on_cluster = ds.select(ds.PGM(max_iter=15), crowd, GRID, **HOW)
-        on_store = ds.select(ds.PGM(max_iter=15), ds.open_annotations(store), GRID, **HOW)
+        on_cluster = ds.select(crowd, ds.PGM(max_iter=15), GRID, **HOW)
+        on_store = ds.select(ds.open_annotations(store), ds.PGM(max_iter=15), GRID, **HOW)
     assert table(on_cluster) == table(here)
     assert table(on_store) == table(here)
     np.testing.assert_array_equal(on_cluster.model.theta_, here.model.theta_)
@@ -97,7 +98,7 @@ def test_another_store_at_the_same_path_is_refused(client: Any, store: Path, tmp
         ds.resources(cluster=client),
         pytest.raises(DataError, match="holds other labels on this worker's machine"),
     ):
-        ds.select(ds.FMM(), annotations, {"n_item_clusters": [2]}, repeats=1)
+        ds.select(annotations, ds.FMM(), {"n_item_clusters": [2]}, repeats=1)
 
 
 def _squared(shared: int, task: tuple[int, str]) -> int:
@@ -139,7 +140,7 @@ def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, store: Pat
         ds.resources(cluster=client),
         pytest.raises(DataError, match=r"votes\.store: not reachable from the worker on \S+; put the store"),
     ):
-        ds.select(ds.FMM(), annotations, {"n_item_clusters": [2]}, repeats=1)
+        ds.select(annotations, ds.FMM(), {"n_item_clusters": [2]}, repeats=1)
 
 
 def _length(shared: str, task: int) -> int:

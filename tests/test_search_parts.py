@@ -144,7 +144,7 @@ def test_the_odd_pair_is_folded_in(crowd: ds.Annotations) -> None:
 def test_dev_items_are_judged_by_the_half_that_is_not_folded_in(crowd: ds.Annotations) -> None:
     train, dev = crowd[:30], crowd[30:]
     folded, hidden = halves(dev, 4)
-    by_hand = ds.FMM(2).fit(train).transform(folded).score(hidden)
+    by_hand = ds.FMM(2).fit(train).apply(folded).score(hidden)
     assert DevItems(dev)(ds.FMM(2), train, 4) == by_hand
 
 

@@ -45,7 +45,7 @@ def table(selection: Selection) -> str:
 def search(annotations: ds.Annotations, grid: Any = SIZES, **settings: Any) -> Selection:
     """A small search in this process."""
     given = {"repeats": 3, "finalists": 2, "n_jobs": 1, "progress": False} | settings
-    return ds.select(ds.PGM(seed=3, max_iter=20), annotations, grid, **given)
+    return ds.select(annotations, ds.PGM(seed=3, max_iter=20), grid, **given)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_labels_without_clusters_choose_none() -> None:
     plain = ds.simulate(150, 30, 4, n_item_clusters=1, n_annotator_clusters=1, labels_per_item=6).annotations
     for inference in ("bp", "vb"):
         grid = {"n_item_clusters": [1, 2, 4], "n_annotator_clusters": [1, 2, 4]}
-        found = ds.select(ds.PGM(inference=inference), plain, grid, n_jobs=1, finalists=4, references={})
+        found = ds.select(plain, ds.PGM(inference=inference), grid, n_jobs=1, finalists=4, references={})
         assert 1 in found.params.values()
 
 
@@ -125,7 +125,7 @@ def test_planted_clusters_are_worth_having() -> None:
     planted = ds.simulate(
         150, 30, 4, n_item_clusters=4, n_annotator_clusters=3, alpha=0.3, labels_per_item=10
     )
-    found = ds.select(ds.PGM(), planted.annotations, {**SIZES, "n_item_clusters": [1, 2, 4, 8]}, n_jobs=1)
+    found = ds.select(planted.annotations, ds.PGM(), {**SIZES, "n_item_clusters": [1, 2, 4, 8]}, n_jobs=1)
     assert found.params["n_item_clusters"] >= 4
     assert found.params["n_annotator_clusters"] == 2
     assert found.gains["FMM"].mean > 2 * found.gains["FMM"].error > 0
@@ -136,7 +136,7 @@ def test_sizes_that_do_not_fit_the_labels_are_not_tried() -> None:
     # 12 items, 4 annotators, 3 classes and 48 labels: K ≤ 12, L ≤ 4, and 2 K L ≤ 48
     labels = ds.simulate(12, 4, 3, labels_per_item=4, seed=0).annotations
     grid = {"n_item_clusters": [2, 8, 20], "n_annotator_clusters": [1, 3, 5]}
-    found = ds.select(ds.PGM(max_iter=3), labels, grid, repeats=1, references={}, n_jobs=1)
+    found = ds.select(labels, ds.PGM(max_iter=3), grid, repeats=1, references={}, n_jobs=1)
     tried = {
         (cell.settings["n_item_clusters"], cell.settings["n_annotator_clusters"]) for cell in found.cells
     }
@@ -159,7 +159,7 @@ def test_what_fits_is_said_in_one_place(K: int, L: int, fitting: bool) -> None:
 def test_a_grid_of_which_nothing_fits_is_tried_as_it_is() -> None:
     labels = ds.simulate(12, 4, 3, labels_per_item=4, seed=0).annotations
     found = ds.select(
-        ds.FMM(max_iter=3), labels, {"n_item_clusters": [30]}, repeats=1, references={}, n_jobs=1
+        labels, ds.FMM(max_iter=3), {"n_item_clusters": [30]}, repeats=1, references={}, n_jobs=1
     )
     assert [cell.settings for cell in found.cells] == [{"n_item_clusters": 30}]
     assert found.n_too_large == 0
@@ -167,7 +167,7 @@ def test_a_grid_of_which_nothing_fits_is_tried_as_it_is() -> None:
 
 def test_of_equals_the_smaller_wins(crowd: ds.Annotations) -> None:
     found = ds.select(
-        ds.FMM(), crowd, {"n_item_clusters": [4, 2, 3]}, criterion=lambda *_: 1.0, n_jobs=1, refit=False
+        crowd, ds.FMM(), {"n_item_clusters": [4, 2, 3]}, criterion=lambda *_: 1.0, n_jobs=1, refit=False
     )
     assert [cell.settings["n_item_clusters"] for cell in found.cells] == [2, 3, 4]
 
@@ -176,7 +176,7 @@ def test_a_score_that_is_no_number_comes_last(crowd: ds.Annotations) -> None:
     def odd(estimator: Any, annotations: Any, seed: int) -> float:
         return {1: math.nan, 2: -math.inf, 3: -5.0}[estimator.n_item_clusters]
 
-    found = ds.select(ds.FMM(), crowd, {"n_item_clusters": [1, 2, 3]}, criterion=odd, n_jobs=1, refit=False)
+    found = ds.select(crowd, ds.FMM(), {"n_item_clusters": [1, 2, 3]}, criterion=odd, n_jobs=1, refit=False)
     assert [cell.settings["n_item_clusters"] for cell in found.cells] == [3, 2, 1]
 
 
@@ -209,7 +209,7 @@ def test_an_estimator_of_another_library(crowd: ds.Annotations) -> None:
         def score(self, hidden: Any) -> float:
             return float(self.inner.score(hidden))
 
-    found = ds.select(Wrapped(ds.FMM()), crowd, {"inner__n_item_clusters": [1, 2]}, n_jobs=1)
+    found = ds.select(crowd, Wrapped(ds.FMM()), {"inner__n_item_clusters": [1, 2]}, n_jobs=1)
     kept, hidden = crowd.split_labels(0.2, 0)
     cell = next(cell for cell in found.cells if cell.settings["inner__n_item_clusters"] == 2)
     assert ds.FMM(2, seed=cell.seeds[0]).fit(kept).score(hidden) == cell.scores[0]
@@ -262,7 +262,7 @@ def test_an_empty_grid_tries_the_estimator_as_it_is(crowd: ds.Annotations) -> No
 
 def test_a_class_is_no_estimator(crowd: ds.Annotations) -> None:
     with pytest.raises(ParameterError, match="estimator"):
-        ds.select(ds.PGM, crowd, SIZES)
+        ds.select(crowd, ds.PGM, SIZES)
 
 
 # ---- processes ----------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def test_a_script_without_a_main_guard_and_with_functions_of_its_own(tmp_path: P
         "def judge(estimator, annotations, seed):\n"
         "    return weight * estimator.fit(annotations).score(annotations)\n"
         "crowd = ds.simulate(30, 8, 3).annotations\n"
-        "found = ds.select(ds.FMM(), crowd, {'n_item_clusters': [1, 2]}, criterion=judge, n_jobs=2)\n"
+        "found = ds.select(crowd, ds.FMM(), {'n_item_clusters': [1, 2]}, criterion=judge, n_jobs=2)\n"
         "print(len(found.cells))\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
@@ -367,7 +367,7 @@ def test_other_data_and_another_estimator_are_refused(
     with pytest.raises(DataError, match=r"another search \(of other labels\)"):
         search(crowd[:59], directory=directory)
     with pytest.raises(DataError, match=r"another search \(estimator settings seed was 3, is now 4\)"):
-        ds.select(ds.PGM(seed=4, max_iter=20), crowd, SIZES, repeats=3, finalists=2, directory=directory)
+        ds.select(crowd, ds.PGM(seed=4, max_iter=20), SIZES, repeats=3, finalists=2, directory=directory)
 
 
 def test_a_criterion_that_cannot_judge_the_model_leaves_nothing_behind(
@@ -379,7 +379,7 @@ def test_a_criterion_that_cannot_judge_the_model_leaves_nothing_behind(
     ):
         grid = {"max_iter": [5, 6]}
         with pytest.raises(ParameterError, match=words):
-            ds.select(estimator, crowd, grid, criterion=criterion, directory=tmp_path)
+            ds.select(crowd, estimator, grid, criterion=criterion, directory=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -412,7 +412,7 @@ def slow(estimator, annotations, seed):
 crowd = ds.simulate(60, 15, 3, n_item_clusters=3, n_annotator_clusters=2, labels_per_item=6).annotations
 grid = {"n_item_clusters": range(1, 6), "n_annotator_clusters": range(1, 6)}
 settings = dict(criterion=slow, repeats=3, finalists=3, n_jobs=2, directory=sys.argv[1])
-found = ds.select(ds.PGM(max_iter=10), crowd, grid, **settings)
+found = ds.select(crowd, ds.PGM(max_iter=10), grid, **settings)
 print(found.to_frame().drop(columns="seconds").to_csv())
 """
 

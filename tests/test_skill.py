@@ -37,7 +37,7 @@ def planted(seed: int = 0) -> tuple[ds.Annotations, NDArray[Any]]:
 @pytest.mark.parametrize("name", ["DawidSkene", "IBCC", "EBCC", "LogLinear"])
 def test_planted_annotators_are_known(name: str) -> None:
     annotations, truth = planted()
-    skills = annotator_skills(getattr(ds, name)().fit(annotations), annotations)
+    skills = annotator_skills(annotations, getattr(ds, name)().fit(annotations))
     right = np.array([(annotations.label[annotations.annotator == n] == truth).mean() for n in range(11)])
     assert (skills.accuracy[:, 1] - 0.03 <= right).all()
     assert (right <= skills.accuracy[:, 2] + 0.03).all()
@@ -59,12 +59,12 @@ def test_an_annotator_is_held_against_the_others_alone() -> None:
     """A copy of an annotator's labels is heard as another's; its own are not."""
     rng = np.random.default_rng(0)
     said = rng.integers(2, size=(200, 5))
-    alone = annotator_skills(ds.DawidSkene().fit(crowd(said, 2)), crowd(said, 2))
+    alone = annotator_skills(crowd(said, 2), ds.DawidSkene().fit(crowd(said, 2)))
     assert (np.abs(alone.skill[:, 0]) < 3).all()
     assert alone.skill[0, 1] < 0 < alone.skill[0, 2]
     said[:, 1] = said[:, 0]
     annotations = crowd(said, 2)
-    together = annotator_skills(ds.DawidSkene().fit(annotations), annotations)
+    together = annotator_skills(annotations, ds.DawidSkene().fit(annotations))
     assert together.skill[0, 1] > 0.2
 
 
@@ -72,8 +72,8 @@ def test_skill_by_hand() -> None:
     """Gold for all items: accuracy and slopes are counted. Three labels of four are right."""
     said, gold = np.array([[0, 0], [0, 0], [1, 1], [0, 0]]), np.array([0, 0, 1, 1])
     annotations, prior = crowd(said, 2), np.eye(2)[gold]
-    model = ds.DawidSkene().fit(annotations, item_prior=prior)
-    skills = annotator_skills(model, annotations, item_prior=prior)
+    model = ds.DawidSkene().fit(annotations, prior=prior)
+    skills = annotator_skills(annotations, model, prior=prior)
     np.testing.assert_allclose(skills.accuracy[0, 0], 0.75, rtol=1e-9)
     np.testing.assert_allclose(skills.bias[0, :, 0], [0.25, -0.25], rtol=1e-9)
     # (w − ½) · (Y − Ȳ) summed over both classes; Σ_ek (w − ½)² = 2
@@ -92,7 +92,7 @@ def test_the_skill_of_a_coin_is_its_chance_put_between_0_and_1() -> None:
     truth, chance = rng.integers(3, size=3000), np.array([0.9, 0.7, 0.5, 0.8, 0.6, 0.85, 0.75])
     wrong = (truth[:, None] + rng.integers(1, 3, size=(3000, 7))) % 3
     annotations = crowd(np.where(rng.random((3000, 7)) < chance, truth[:, None], wrong), 3)
-    skills = annotator_skills(ds.OneCoin().fit(annotations), annotations, folds=7)
+    skills = annotator_skills(annotations, ds.OneCoin().fit(annotations), folds=7)
     np.testing.assert_allclose(skills.skill[:, 0], (3 * chance - 1) / 2, atol=0.05)
     np.testing.assert_allclose(skills.accuracy[:, 0], chance, atol=0.03)
 
@@ -123,7 +123,7 @@ def test_labels_shuffled_over_the_items_give_nobody_a_skill(name: str) -> None:
     missed = np.zeros((len(crowds), 25))
     for row, seed in zip(missed, crowds, strict=True):
         annotations = shuffled_crowd(seed)
-        skill = annotator_skills(getattr(ds, name)().fit(annotations), annotations).skill
+        skill = annotator_skills(annotations, getattr(ds, name)().fit(annotations)).skill
         row[:] = (skill[:, 1] > 0) | (skill[:, 2] < 0)
     error = max(missed.mean(axis=1).std(ddof=1), np.sqrt(0.05 * 0.95 / 25)) / np.sqrt(len(crowds))
     print(f"{name}: {missed.mean():.3f} of the intervals leave out 0 (± {error:.3f})")
@@ -142,7 +142,7 @@ def test_intervals_cover_the_skills_that_annotators_have(name: str) -> None:
         seen = rng.random((300, 25)).argsort(axis=1) < 12
         annotations = crowd(np.where(rng.random((300, 25)) < chance, truth[:, None], wrong), 3, seen)
         skill, true = (
-            annotator_skills(getattr(ds, name)().fit(annotations), annotations).skill,
+            annotator_skills(annotations, getattr(ds, name)().fit(annotations)).skill,
             (3 * chance - 1) / 2,
         )
         covered.append((skill[:, 1] <= true) & (true <= skill[:, 2]))
@@ -153,14 +153,14 @@ def test_intervals_cover_the_skills_that_annotators_have(name: str) -> None:
 def test_models_without_matrices_are_refused() -> None:
     annotations, _ = planted()
     with pytest.raises(ParameterError, match="FMM has no confusion matrices"):
-        annotator_skills(ds.FMM(3).fit(annotations), annotations)
+        annotator_skills(annotations, ds.FMM(3).fit(annotations))
     with pytest.raises(ParameterError, match="'interval' parameter of annotator_skills"):
-        annotator_skills(ds.OneCoin().fit(annotations), annotations, interval=0.0)
+        annotator_skills(annotations, ds.OneCoin().fit(annotations), interval=0.0)
 
 
 def test_a_data_frame_is_taken_as_it_is() -> None:
     import pandas as pd
 
     frame = pd.DataFrame({"item": list("aabbcc"), "annotator": list("xyxyxy"), "label": list("ppqqpq")})
-    found = ds.refine(frame, "dawid-skene", estimate="truth", test_size=0, progress=False)
-    assert ds.annotator_skills(found.model, frame).annotators.tolist() == ["x", "y"]
+    found = ds.fit(frame, "dawid-skene", estimate="truth", test_size=0, progress=False)
+    assert annotator_skills(frame, found.model).annotators.tolist() == ["x", "y"]

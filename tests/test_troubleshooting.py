@@ -73,7 +73,7 @@ SAYS: dict[str, Callable[[], Any]] = {
     "all labels are by one annotator": fit_one_annotator,
     "where that is wrong, name the column": lambda: notes(VOTES.rename(columns={"annotator": "worker"})),
     "rows have no label and are skipped": lambda: notes(VOTES.assign(label=["x", None, None, "y"])),
-    "does not look for one true class, so true_labels cannot teach it": lambda: ds.HPGM().fit_predict(
+    "does not look for one true class, so gold cannot teach it": lambda: ds.HPGM().fit_predict(
         VOTES, {1: "x"}
     ),
     "needs to know who gave each label, and class counts do not say": lambda: ds.DawidSkene().fit(COUNTS),
@@ -87,7 +87,7 @@ SAYS: dict[str, Callable[[], Any]] = {
         VOTES.assign(label="cat"), gold=pd.DataFrame({"item": [1, 2, 3], "gold": "kat"})
     ),
     "X does not say which row is which item of y": lambda: ds.GuidedClassifier().fit([[1.0], [2.0]], VOTES),
-    "true_labels maps items to their right class, and none of its keys": lambda: ds.DawidSkene().fit_predict(
+    "gold maps items to their right class, and none of its keys": lambda: ds.DawidSkene().fit_predict(
         VOTES, {"Ana": 0.5}
     ),
     "exists and was not written by dissensus": fit_into_a_full_folder,

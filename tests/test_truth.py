@@ -30,7 +30,7 @@ from dissensus.models import log_linear as hll
 from dissensus.models.confusion import ConfusionSteps, damping, gold_prior, shares
 from dissensus.models.ibcc import fixed_prior
 from dissensus.params import with_settings
-from dissensus.workflow.refine import refine
+from dissensus.workflow.refine import fit
 from dissensus.workflow.runs import annotator_table, share_right, summary
 from reproduction.datasets import read_dataset
 from sizes import usually
@@ -114,7 +114,7 @@ def test_bounds_are_below_the_evidence_and_near_it(subtypes: int) -> None:
 def test_the_bound_of_a_sure_state_is_its_joint_probability() -> None:
     """Where gold fixes every class, nothing is left to approximate: the bound is log P(labels, classes)."""
     gold = np.array([0, 1, 1, 0])
-    model = ds.IBCC(prior="fixed").fit(crowd(ROWS, 2), item_prior=np.eye(2)[gold])
+    model = ds.IBCC(prior="fixed").fit(crowd(ROWS, 2), prior=np.eye(2)[gold])
     joint = log_beta(np.ones(2) + np.bincount(gold)) - log_beta(np.ones(2))
     for n, k in itertools.product(range(2), range(2)):
         counts = np.bincount([y for m, who, y in ROWS if who == n and gold[m] == k], minlength=2)
@@ -336,11 +336,11 @@ def test_gold_mends_a_class_that_votes_swallow() -> None:
     prior = np.ones((600, 3))
     prior[:60] = np.eye(3)[truth[:60]]
     without = ds.LogLinear().fit(annotations)
-    trained = ds.LogLinear().fit(annotations, item_prior=prior)
+    trained = ds.LogLinear().fit(annotations, prior=prior)
     right = [(model.predict()[60:] == truth[60:]).mean() for model in (without, trained)]
     assert right[1] > right[0] + 0.03
     # equal numbers say nothing
-    nothing = ds.LogLinear().fit(annotations, item_prior=np.ones((600, 3)))
+    nothing = ds.LogLinear().fit(annotations, prior=np.ones((600, 3)))
     np.testing.assert_allclose(nothing.posterior_, without.posterior_, rtol=1e-8)
 
 
@@ -369,7 +369,7 @@ def test_the_objective_never_falls(name: str, gold_share: float) -> None:
         np.eye(4)[rng.integers(4, size=80)],
         rng.dirichlet(np.ones(4), 80),
     )
-    model = model_class(name)(**EXACT[name], tol=0.0, max_iter=60).fit(annotations, item_prior=prior)
+    model = model_class(name)(**EXACT[name], tol=0.0, max_iter=60).fit(annotations, prior=prior)
     steps = np.diff(model.trace_)
     assert steps.min() >= -1e-9 * np.abs(model.trace_).max()
     assert len(steps) > 10
@@ -390,7 +390,7 @@ def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> N
     prior = np.ones((150, 2))
     prior[:50] = np.eye(2)[truth[:50]]
     model: Any = model_class(name)()
-    found = model.fit(annotations, item_prior=prior).label_distributions_
+    found = model.fit(annotations, prior=prior).label_distributions_
     np.testing.assert_allclose(found[:50], prior[:50], atol=1e-12)
     right = (found[50:].argmax(axis=1) == truth[50:]).mean()
     if name in ("majority", "glad"):
@@ -550,24 +550,24 @@ def test_log_linear_is_chosen_where_annotators_err_independently() -> None:
 
 def test_without_annotators_the_majority_answers() -> None:
     counts = ds.Annotations.from_counts([[3, 1], [0, 2]], items=["i", "j"], classes=["x", "y"])
-    run = refine(counts, estimate="truth")
+    run = fit(counts, estimate="truth")
     assert run.model.predict().tolist() == ["x", "y"]
     assert "nobody knows who" in run.reason
 
 
 def test_a_model_of_a_population_refuses_the_question() -> None:
     with pytest.raises(ParameterError, match=r"fmm knows no true class, .* take one of: majority, one-coin"):
-        refine(CROWD, "fmm", estimate="truth")
+        fit(CROWD, "fmm", estimate="truth")
 
 
 def test_a_run_says_what_it_was_asked_and_why() -> None:
-    run = refine(CROWD, estimate="truth", seed=3)
+    run = fit(CROWD, estimate="truth", seed=3)
     found = summary(run, ds.describe(run.annotations))
     assert (found["estimate"], found["chosen_by"], found["gold"]) == ("truth", "bounds", None)
     assert found["candidates"][0].keys() == {"model", "bound", "seconds"}
-    named = refine(CROWD, "dawid-skene", {"smoothing": 1.0}, estimate="truth")
+    named = fit(CROWD, "dawid-skene", {"smoothing": 1.0}, estimate="truth")
     assert named.model.label_distributions_.tobytes() == named.model.posterior_.tobytes()  # type: ignore[attr-defined]
-    asked = refine(CROWD, "dawid-skene", {"smoothing": 1.0}, test_size=0)
+    asked = fit(CROWD, "dawid-skene", {"smoothing": 1.0}, test_size=0)
     assert asked.model.get_params()["estimate"] == "population"
 
 
@@ -580,11 +580,11 @@ def test_gold_trains_the_model_that_labels_chose(together: bool) -> None:
     annotations = errors_together(M=100)[0] if together else errors_apart(M=100)
     prior = np.ones((100, 2))
     prior[:50] = np.eye(2)[np.random.default_rng(0).integers(2, size=50)]
-    alone, found = choose_truth(annotations), choose_truth(annotations, item_prior=prior)
+    alone, found = choose_truth(annotations), choose_truth(annotations, prior=prior)
     assert isinstance(found.model, ds.EBCC if together else ds.LogLinear)
     assert found.reason == alone.reason
     assert [row.bound for row in found.table[:2]] == [row.bound for row in alone.table[:2]]
-    twin = with_settings(alone.model, {}).fit(annotations, item_prior=prior)
+    twin = with_settings(alone.model, {}).fit(annotations, prior=prior)
     np.testing.assert_array_equal(found.model.label_distributions_, twin.label_distributions_)
     assert (found.model.label_distributions_[:50].argmax(axis=1) == prior[:50].argmax(axis=1)).all()
 
@@ -597,7 +597,7 @@ def test_all_right_on_few_items_is_not_sure() -> None:
     """Wilson's interval of 12 of 12 by hand: 1 / (1 + z²/12) = 0.757."""
     rows = [(m, n, m % 2) for m in range(12) for n in range(4)]
     annotations = replace(crowd(rows, 2), gold=np.arange(12, dtype=np.int32) % 2)
-    found = gold_accuracy(ds.DawidSkene(), annotations)
+    found = gold_accuracy(annotations, ds.DawidSkene())
     assert found.plain == found.cross_fitted
     assert found.plain == pytest.approx((1.0, 12 / (12 + 1.96**2), 1.0))
 
@@ -607,10 +607,10 @@ def test_cross_fitted_accuracy_sees_no_item_it_scores() -> None:
     rng = np.random.default_rng(7)
     annotations = crowd([(m, int(rng.integers(20)), int(rng.integers(2))) for m in range(200)], 2)
     chance = with_gold(annotations, rng.integers(2, size=200))
-    found = gold_accuracy(ds.DawidSkene(), chance)
+    found = gold_accuracy(chance, ds.DawidSkene())
     assert found.n_items == 200
     assert abs(found.cross_fitted.value - 0.5) < 0.13
-    seen = ds.DawidSkene().fit(chance, item_prior=gold_prior(chance))
+    seen = ds.DawidSkene().fit(chance, prior=gold_prior(chance))
     assert (seen.posterior_.argmax(axis=1) == chance.gold).all()
 
 
@@ -622,13 +622,13 @@ def test_each_gold_item_is_predicted_by_a_fit_on_the_others() -> None:
     for number in range(4):
         prior = np.eye(2)[truth]
         prior[fold == number] = 1.0
-        twin = ds.OneCoin().fit(known, item_prior=prior)
+        twin = ds.OneCoin().fit(known, prior=prior)
         np.testing.assert_array_equal(found[fold == number], twin.posterior_[fold == number])
 
 
 def test_gold_trains_and_its_accuracy_is_given_with_and_without() -> None:
     annotations, truth = errors_together()
-    run = refine(with_gold(annotations, truth), "dawid-skene", estimate="truth")
+    run = fit(with_gold(annotations, truth), "dawid-skene", estimate="truth")
     assert run.gold is not None
     assert run.gold.n_items == 300
     assert run.gold.cross_fitted.low <= run.gold.cross_fitted.value <= run.gold.cross_fitted.high
@@ -655,11 +655,11 @@ def test_a_tied_vote_counts_the_same_everywhere(tmp_path: Any) -> None:
     known = with_gold(crowd(rows, 2), np.array([1, 0, 1, 1]))
     expected = (0.5 + 0.5 + 1 + 0) / 4
     assert ds.describe(known).majority_accuracy == expected
-    assert share_right(refine(known, "majority", test_size=0)) == expected
+    assert share_right(fit(known, "majority", test_size=0)) == expected
     model = ds.MajorityVote().fit(known)
     model.to_frame().to_csv(tmp_path / "labels.csv", index=False)
     (tmp_path / "gold.csv").write_text("item,label\n0,1\n1,0\n2,1\n3,1\n")
-    found = ds.score_files(tmp_path / "labels.csv", tmp_path / "gold.csv", metrics=["accuracy"], n_boot=0)
+    found = ds.score(tmp_path / "labels.csv", tmp_path / "gold.csv", metrics=["accuracy"], n_boot=0)
     assert found.values["accuracy"].value == expected
 
 
@@ -669,7 +669,7 @@ def test_shares_is_what_a_fit_starts_from() -> None:
 
 
 def test_a_run_for_the_truth_tells_how_right_annotators_are() -> None:
-    table = annotator_table(refine(errors_apart(), estimate="truth"))
+    table = annotator_table(fit(errors_apart(), estimate="truth"))
     names = table.column_names
     assert {"accuracy", "accuracy_low", "accuracy_high", "skill", "skill_low", "skill_high"} <= set(names)
     assert {"bias_0", "bias_1", "systematic", "correction"} <= set(names)
@@ -690,9 +690,7 @@ def test_no_objective_falls_on_real_data(data_dir: Path) -> None:
         known = gold_prior(annotations)
         known[::3] = 1.0
         for prior in (None, known)[: 1 + (annotations.gold is not None)]:
-            trace = (
-                model_class(name)(**settings, tol=0.0, max_iter=25).fit(annotations, item_prior=prior).trace_
-            )
+            trace = model_class(name)(**settings, tol=0.0, max_iter=25).fit(annotations, prior=prior).trace_
             assert np.diff(trace).min() >= -1e-9 * np.abs(trace).max(), (dataset, name)
 
 

@@ -245,7 +245,7 @@ def fitted(crowd):
 
 @pytest.mark.slow
 def test_spammers_and_adversaries_are_told_apart(crowd, fitted):
-    found = ds.annotator_verdicts(fitted)
+    found = ds.annotator_verdicts(fitted.training_labels(), fitted)
     assert (found.verdict[crowd.kind == SPAM] == "spam").sum() >= 4  # of six
     assert not (found.verdict[crowd.kind != SPAM] == "spam").any()
     assert (found.verdict[crowd.kind == "adversary"] == "systematic error").all()

@@ -60,7 +60,7 @@ GROUPS = {
         *("label_queue", "LabelQueue"),
     ],
     "Other packages": [
-        *("torch_dataset", "soft_loss", "sample_weight_rows", "log_to_mlflow", "labels_from_mlflow"),
+        *("torch_dataset", "soft_loss", "sample_weight_rows", "log_run", "read_traces"),
     ],
     "Classifiers": ["GuidedClassifier", "SoftmaxRegression", "TextCNN", "FineTunedEncoder"],
 }

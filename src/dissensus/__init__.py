@@ -15,55 +15,35 @@ from dissensus.models import MODELS
 # public name -> the module it lives in; those of models come from their registry (models/__init__.py)
 _HOMES = {
     "DissensusError": "errors",
+    "DissensusWarning": "errors",
     "Annotations": "labels.annotations",
     "read_annotations": "importers.read",
     "write_labels": "tables.write",
     "pack": "large.packing",
     "open_annotations": "large.store",
+    "load": "text.guided.files",
     "describe": "labels.description",
     "simulate": "labels.simulation",
-    "krippendorff_alpha": "labels.agreement",
-    "fleiss_kappa": "labels.agreement",
-    "load": "text.guided.files",
-    "resources": "large.resources",
+    "fit": "workflow.refine",
+    "compare": "evaluate.compare",
     "select": "evaluate.select",
-    "Selection": "evaluate.select",
     "recover": "evaluate.recovery",
-    "Recovery": "evaluate.recovery",
-    "choose_model": "evaluate.compare",
-    "choose_truth": "evaluate.compare",
-    "gold_prior": "models.confusion",
-    "gold_accuracy": "evaluate.gold",
-    "annotator_skills": "annotators.skill",
-    "AnnotatorSkills": "annotators.skill",
+    "score": "workflow.scoring",
+    "resources": "large.resources",
     "annotator_verdicts": "annotators.verdicts",
-    "AnnotatorVerdicts": "annotators.verdicts",
-    "Design": "annotators.plan",
-    "LabelPlan": "annotators.plan",
-    "LabelQueue": "annotators.findings",
-    "design_study": "annotators.plan",
-    "label_queue": "annotators.findings",
-    "plan_labels": "annotators.plan",
     "judge_report": "judges.report",
-    "JudgeReport": "judges.report",
-    "refine": "workflow.refine",
+    "plan_labels": "annotators.plan",
+    "label_queue": "annotators.findings",
     "write_report": "report.page",
-    "score_files": "workflow.scoring",
-    "embed": "text.embedding",
-    "embed_items": "labels.features",
-    "with_features": "labels.features",
-    "read_features": "labels.features",
-    "SoftmaxRegression": "text.learners.softmax",
-    "TextCNN": "text.learners.textcnn",
-    "FineTunedEncoder": "text.learners.finetuned",
     "GuidedClassifier": "text.guided.classifier",
-    "torch_dataset": "integrations.training",
-    "soft_loss": "integrations.training",
-    "sample_weight_rows": "integrations.training",
-    "log_to_mlflow": "integrations.mlflow",
-    "labels_from_mlflow": "integrations.mlflow",
-    "project_2d": "report.projection",
-    "plot_2d": "report.projection",
+}
+# public submodule -> where it lies
+_MODULES = {
+    "datasets": "datasets",
+    "metrics": "metrics",
+    "text": "text",
+    "training": "integrations.training",
+    "mlflow": "integrations.mlflow",
 }
 
 # Functions that the core (docs/architecture.md) needs of rooms that it may not import.
@@ -77,7 +57,6 @@ sources.register(
 for _home in MODELS.values():
     _module, _class = _home.removeprefix("dissensus.").split(":")
     _HOMES[_class] = _module
-_MODULES = ("datasets", "metrics")
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 
@@ -86,7 +65,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(f"dissensus.{_HOMES[name]}"), name)
     elif name in _MODULES:
-        value = importlib.import_module(f"dissensus.{name}")
+        value = importlib.import_module(f"dissensus.{_MODULES[name]}")
     else:
         raise AttributeError(f"module 'dissensus' has no attribute {name!r}")
     globals()[name] = value

@@ -146,7 +146,7 @@ WEIGHT_BY = (
 EMBEDDING = (
     ANY,
     "The sentence encoder for items that have a text and no features: a name or a path, as in "
-    ":func:`dissensus.embed`; None takes the one that comes with the extra ``text``.",
+    ":func:`dissensus.text.embed`; None takes the one that comes with the extra ``text``.",
 )
 DEVICE = (
     ANY,

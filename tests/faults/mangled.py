@@ -31,7 +31,7 @@ import numpy as np
 import dissensus as ds
 from dissensus.large.store import MANIFEST
 from dissensus.tables.arrays import read_arrays, write_arrays
-from dissensus.workflow.refine import refine
+from dissensus.workflow.refine import fit
 from dissensus.workflow.runs import open_run, write_run
 from faults.exports import FORMATS, Crowd
 
@@ -220,11 +220,11 @@ def cases(folder: Path) -> list[Case]:
         made.append(Case("model", file, mangle_a_file, whole_file(fitted._state()[1])))
         made.append(Case("forged model", file, forge_model, usable_model))
     X, targets = np.eye(4)[[0, 1, 2, 3] * 3], np.tile(np.eye(3)[[0, 1, 2, 0]], (3, 1))
-    learner, file = ds.SoftmaxRegression().fit(X, targets), folder / "learner.safetensors"
+    learner, file = ds.text.SoftmaxRegression().fit(X, targets), folder / "learner.safetensors"
     learner.save(file)
     made.append(Case("learner", file, mangle_a_file, whole_file(learner._state()[1])))
     made.append(Case("forged learner", file, forge_model, usable_model))
-    write_run(refine(known, "majority", test_size=0), folder / "run", page=None)
+    write_run(fit(known, "majority", test_size=0), folder / "run", page=None)
     made.append(Case("run", folder / "run", mangle_a_file, whole_run))
     return made
 

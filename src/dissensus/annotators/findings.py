@@ -20,6 +20,7 @@ from dissensus.annotators.verdicts import AnnotatorVerdicts, annotator_verdicts
 from dissensus.errors import DataError
 from dissensus.evaluate.sides import Standing, Votes, most_frequent, standing
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.results import Intervals
@@ -186,16 +187,16 @@ class LabelQueue:
 
 
 def label_queue(
-    model: Model, annotations: Annotations, *, budget: int | None = None, each: int | None = None
+    labels: Any, model: Model | None = None, *, budget: int | None = None, each: int | None = None
 ) -> LabelQueue:
-    """What to ask next, of a fitted model and its labels.
+    """Say which items to ask about next, and why.
 
     Parameters
     ----------
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     model
-        A fitted model.
-    annotations
-        The labels that it was fitted to.
+        A model fitted to these labels; None fits an :class:`~dissensus.HPGM`.
     budget
         Labels in all, adjudications included, which get half of it at most while items need labels; None: as
         many as the items in need take.
@@ -204,10 +205,13 @@ def label_queue(
     """
     given = {name: value for name, value in (("budget", budget), ("each", each)) if value is not None}
     check_rules("label_queue", {name: _RULES[name] for name in given}, **given)
+    annotations = as_annotations(labels)
     if annotations.label_type == "numeric":
         raise DataError(
             "a queue is of items whose labels are classes, and these are numbers; see their intervals"
         )
+    model = HPGM().fit(annotations) if model is None else model
+    model.check_labels(annotations)
     found = findings(model, annotations)
     decide = np.flatnonzero(found.adjudicate)
     # the smallest lead of the first answer over the second first, as a share of the labels

@@ -24,10 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotators.judge_detection import are_models
-from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, annotator_verdicts
-from dissensus.errors import DataError, bad_parameter
+from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, judged, posterior
+from dissensus.annotators.verdicts import INTERVAL as VERDICTS_INTERVAL
+from dissensus.errors import bad_parameter
 from dissensus.labels.agreement import agreement, krippendorff_alpha
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.results import make_frame
@@ -230,8 +232,8 @@ class LabelPlan:
 
 
 def plan_labels(
-    model: Model,
-    annotations: Annotations | None = None,
+    labels: Any,
+    model: Model | None = None,
     *,
     budget: int | None = None,
     target_interval: float | None = None,
@@ -247,11 +249,11 @@ def plan_labels(
 
     Parameters
     ----------
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads. The column ``kind`` of
+        their annotator table says who is a language model (these are not asked); without it, names tell.
     model
-        A fitted HPGM.
-    annotations
-        Its labels with an annotator table, whose column ``kind`` says who is a language model (these are not
-        asked); None: their names tell.
+        An :class:`~dissensus.HPGM` fitted to these labels; None fits one.
     budget
         Labels to give out. No item gets more than there are people in ``ask`` who have not labelled it.
     target_interval
@@ -261,30 +263,32 @@ def plan_labels(
     interval
         Size of the credible intervals, such as 0.9.
     """
-    posterior = _checked(model, budget, target_interval, target_alpha_width)
-    now, after = losses(posterior.share_draws_)
-    known = posterior.intervals(interval)
-    best = posterior.label_distributions_.argmax(axis=1)[:, None]
+    _check_targets(budget, target_interval, target_alpha_width)
+    annotations = as_annotations(labels)
+    drawn = HPGM().fit(annotations) if model is None else posterior(model, "plans")
+    drawn.check_labels(annotations)
+    now, after = losses(drawn.share_draws_)
+    known = drawn.intervals(interval)
+    best = drawn.label_distributions_.argmax(axis=1)[:, None]
     width = np.take_along_axis(known.high - known.low, best, axis=1)[:, 0]
     worth = worth_of_losses(now, after)
     # the variance of a Dirichlet worth v labels is as 1 / (v + 1): width · √((v + 1) / (v + 1 + j)) = target
     goal = 1.0 if target_interval is None else target_interval
     missing = np.ceil((known.worth + 1) * np.maximum((width / goal) ** 2 - 1, 0)).astype(np.int64)
-    labels = posterior.training_labels() if annotations is None else annotations
-    found = annotator_verdicts(posterior)
-    people = may_be_asked(labels, found)
-    left = people_left(labels, people)
+    found = judged(drawn, None, VERDICTS_INTERVAL)
+    people = may_be_asked(annotations, found)
+    left = people_left(annotations, people)
     if budget is None:
         more = np.minimum(missing, left)
     else:
         open_ones = np.ones(len(now), dtype=bool) if target_interval is None else missing > 0
         most = np.where(open_ones, left, 0)
         more = allocated(np.where(open_ones, now, 0.0), worth, budget, most)
-    alpha = agreement(labels, interval)
+    alpha = agreement(annotations, interval)
     wide = alpha[2] - alpha[1]
     return LabelPlan(
-        item=posterior.items_,
-        n_labels=posterior.n_labels_,
+        item=drawn.items_,
+        n_labels=drawn.n_labels_,
         n_more=more,
         gain=now - after,
         loss=now,
@@ -300,19 +304,14 @@ def plan_labels(
         # the interval narrows as 1 / √items
         else int(np.ceil(len(now) * (wide / target_alpha_width) ** 2)),
         n_by_all=int((left == 0).sum()),
-        frame_kind=posterior.frame_kind_,
+        frame_kind=drawn.frame_kind_,
     )
 
 
-def _checked(
-    model: Model, budget: int | None, target_interval: float | None, target_alpha_width: float | None
-) -> HPGM:
-    """The model, if it has draws, and what is asked of the plan in order."""
-    if not isinstance(model, HPGM):
-        raise DataError(
-            f"plans come from the draws of HPGM, and {type(model).__name__} has none; fit an HPGM"
-        )
-    model._check_fitted()
+def _check_targets(
+    budget: int | None, target_interval: float | None, target_alpha_width: float | None
+) -> None:
+    """Refuse a plan without a goal, or with one that cannot be."""
     if budget is None and target_interval is None and target_alpha_width is None:
         raise bad_parameter("plan_labels", "budget", "given, or target_interval or target_alpha_width", None)
     if budget is not None:
@@ -320,7 +319,6 @@ def _checked(
     for name, value in (("target_interval", target_interval), ("target_alpha_width", target_alpha_width)):
         if value is not None and not _WIDTH.holds(value):
             raise bad_parameter("plan_labels", name, _WIDTH.words, value)
-    return model
 
 
 def _whom(found: AnnotatorVerdicts, people: NDArray[np.bool_]) -> NDArray[Any]:
@@ -378,9 +376,10 @@ def design_study(
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
-    posterior = _checked(model, budget, None, None)
+    check_rules("design_study", _RULES, budget=budget)
+    drawn = posterior(model, "plans")
     rng = np.random.default_rng([seed, 1 << 25])
-    shares = posterior.share_draws_
+    shares = drawn.share_draws_
     D, M = shares.shape[:2]
     pick = rng.integers(D, size=SIMULATED + POSSIBLE), rng.integers(M, size=SIMULATED + POSSIBLE)
     atoms = shares[pick].astype(np.float64)

@@ -117,27 +117,27 @@ class AnnotatorSkills:
 
 
 def annotator_skills(
+    labels: Any,
     model: Any,
-    annotations: Any,
     *,
     interval: float = 0.95,
-    item_prior: Any = None,
+    prior: Any = None,
     folds: int = FOLDS,
     seed: int = 0,
 ) -> AnnotatorSkills:
     """Skill, bias and confusion of every annotator, by a model of one true class fitted to the same labels.
 
-    ``item_prior`` is what the model was fitted with (gold labels, say); ``folds`` more fits are made.
+    ``prior`` is what the model was fitted with (gold labels, say); ``folds`` more fits are made.
 
     Parameters
     ----------
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     model
         A model of one true class, fitted to the same labels.
-    annotations
-        The labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     interval
         Size of the intervals, such as 0.9.
-    item_prior
+    prior
         What the model was fitted with (gold labels, for example).
     folds
         How many more fits are made, each without a part of the items.
@@ -149,7 +149,7 @@ def annotator_skills(
     rule = real(0.0, 1.0, open_low=True)
     if not rule.holds(interval):
         raise bad_parameter("annotator_skills", "interval", rule.words, interval)
-    annotations = as_annotations(annotations)
+    annotations = as_annotations(labels)
     told = _counted(annotations, model.posterior_)
     E, right = np.maximum(told.load, 1.0), np.einsum("nkk->n", told.counts)
     corrected, correction = _corrected(told.halves)
@@ -159,7 +159,7 @@ def annotator_skills(
         annotations.classes,
         annotations.annotator_load,
         beta_interval(right, E - right, interval, PRIOR),
-        _skill(_by_others(model, annotations, item_prior, folds, seed), interval),
+        _skill(_by_others(model, annotations, prior, folds, seed), interval),
         _bias(told, interval),
         beta_interval(rows, rows.sum(axis=-1, keepdims=True) - rows, interval, 0.0),
         beta_interval(corrected, E - corrected, interval, PRIOR),
@@ -216,9 +216,7 @@ def _counted(annotations: Annotations, w: Array) -> _Sums:
     return _Sums(np.asarray(load, np.float64), counts, products, spread, halves)
 
 
-def _by_others(
-    model: ConfusionModel, annotations: Annotations, item_prior: Any, folds: int, seed: int
-) -> _Sums:
+def _by_others(model: ConfusionModel, annotations: Annotations, prior: Any, folds: int, seed: int) -> _Sums:
     """The sums for P(true class) by fits without the annotator; items that nobody else labelled left out."""
     N = annotations.n_annotators
     fold = np.random.default_rng(seed).permutation(N) % min(folds, N)
@@ -227,7 +225,7 @@ def _by_others(
         mine = fold[annotations.annotator] == number
         others = annotations.take_rows(~mine)
         if others.n_labels:
-            fitted = with_settings(model, {"estimate": "truth"}).fit(others, item_prior=item_prior)
+            fitted = with_settings(model, {"estimate": "truth"}).fit(others, prior=prior)
             heard = np.diff(others.item_pointers)[annotations.item] > 0
             parts.append(_counted(annotations.take_rows(mine & heard), fitted.posterior_))
     none = annotations.take_rows(np.zeros(annotations.n_labels, bool))

@@ -177,7 +177,7 @@ class AnnotatorVerdicts:
 
 
 def annotator_verdicts(
-    annotations: Any,
+    labels: Any,
     model: Model | None = None,
     *,
     interval: float = INTERVAL,
@@ -186,15 +186,12 @@ def annotator_verdicts(
 ) -> AnnotatorVerdicts:
     """Tell spam, minority views and systematic errors from typical annotators, with the evidence.
 
-    ``annotations`` are labels, or a fitted :class:`~dissensus.HPGM` by itself. ``model``, an HPGM fitted to
-    these labels, saves the fit. ``interval`` is the size of the intervals of information.
-
     Parameters
     ----------
-    annotations
-        Labels, or a fitted :class:`~dissensus.HPGM` by itself.
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     model
-        An HPGM fitted to these labels; it saves the fit.
+        An :class:`~dissensus.HPGM` fitted to these labels; None fits one.
     interval
         Size of the intervals of information.
     seed
@@ -203,22 +200,20 @@ def annotator_verdicts(
         Number of threads; −1 takes all cores. The result does not depend on it.
     """
     check_rules("annotator_verdicts", RULES, seed=seed, n_jobs=n_jobs, interval=interval)
-    if isinstance(annotations, Model):
-        annotations, model = None, annotations
-    known = None if annotations is None else as_annotations(annotations)
-    if model is None:
-        assert known is not None
-        model = HPGM(seed=seed, n_jobs=n_jobs).fit(known)
+    known = as_annotations(labels)
+    model = HPGM(seed=seed, n_jobs=n_jobs).fit(known) if model is None else posterior(model, "verdicts")
+    model.check_labels(known)
+    return judged(model, known, interval)
+
+
+def posterior(model: Model, what: str) -> HPGM:
+    """Refuse a model without draws, or one that is not fitted."""
     if not isinstance(model, HPGM):
         raise DataError(
-            f"verdicts come from the draws of HPGM, and {type(model).__name__} has none; fit an HPGM"
+            f"{what} come from the draws of HPGM, and {type(model).__name__} has none; fit an HPGM"
         )
     model._check_fitted()
-    if known is not None and known.annotator_vocabulary != model.annotator_vocabulary_:
-        raise DataError(
-            "the labels are not by the annotators that the model was fitted to; give its own labels"
-        )
-    return judged(model, known, interval)
+    return model
 
 
 # ---- views --------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from dissensus.evaluate.sides import shared_errors
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import COLUMN, carries_features
 from dissensus.labels.rows import pairs_per_item, with_values
+from dissensus.labels.sources import as_annotations
 from dissensus.models import build_model, name_of, simplicity, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel
@@ -182,8 +183,8 @@ class Choice:
     reason: str
 
 
-def choose_model(
-    annotations: Annotations,
+def compare(
+    labels: Any,
     seed: int = 0,
     *,
     estimate: str = "population",
@@ -203,8 +204,8 @@ def choose_model(
 
     Parameters
     ----------
-    annotations
-        The labels to choose for.
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     estimate
@@ -222,7 +223,8 @@ def choose_model(
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
-    check_rules("choose_model", ESTIMATES, estimate=estimate)
+    check_rules("compare", ESTIMATES, estimate=estimate)
+    annotations = as_annotations(labels)
     candidates = _candidates(annotations, candidates)
     why_not = ""
     if int(pairs_per_item(annotations).max(initial=0)) < 2:  # repeated labels of one annotator tell nothing
@@ -244,7 +246,7 @@ def choose_model(
         order = np.random.default_rng(seed).permutation(annotations.n_items)
         within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
         sample = annotations.take_items(np.sort(order[within]))
-    table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
+    table = held_out_scores(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
     names = {name for name, _ in candidates}
     default = next((name for name in DEFAULTS if name in names and not simplest), None)
     choice = _chosen(table, estimate, default)
@@ -318,7 +320,7 @@ def for_comparison(model: Model) -> dict[str, Any]:
     return {name: value for name, value in shorter.items() if getattr(model, name) == usual[name].default}
 
 
-def compare(
+def held_out_scores(
     annotations: Annotations,
     models: Sequence[Model],
     seed: int = 0,
@@ -437,10 +439,10 @@ class TruthChoice:
 
 
 def choose_truth(
-    annotations: Annotations,
+    labels: Any,
     seed: int = 0,
     *,
-    item_prior: Any = None,
+    prior: Any = None,
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> TruthChoice:
@@ -448,37 +450,38 @@ def choose_truth(
 
     Parameters
     ----------
-    annotations
-        The labels to fit.
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
-    item_prior
-        (items, classes): what is known beforehand, as by :func:`dissensus.gold_prior`. It trains the model
-        that is chosen, and takes no part in the choice.
+    prior
+        (items, classes): what is known beforehand, as by ``gold_prior`` (models/confusion.py). It trains the
+        model that is chosen, and takes no part in the choice.
     n_jobs
         Number of threads; −1 takes all cores. The result does not depend on it.
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
+    annotations = as_annotations(labels)
     if annotations.anonymous:
         model = build_model("majority", {}).fit(annotations)
         return TruthChoice(model, [], "nobody knows who gave which label, so all count alike")
     with shown(progress) as tell:
 
-        def fit(name: str, settings: Any, behind: float, item_prior: Any = None) -> TruthCandidate:
+        def fit(name: str, settings: Any, behind: float, prior: Any = None) -> TruthCandidate:
             tell(f"fitting {name} to all labels", behind)
             started = time.perf_counter()
             model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
-            model.fit(annotations, item_prior=item_prior)
+            model.fit(annotations, prior=prior)
             return TruthCandidate(model, float(model.trace_[-1]), time.perf_counter() - started)
 
         apart, together = fit(*APART, 0.0), fit(*TOGETHER, 0.1)
         ahead = together.bound - apart.bound
         why = reason(annotations, ahead)
         if ahead > 0:
-            trained = together if item_prior is None else fit(*TOGETHER, 0.5, item_prior)
+            trained = together if prior is None else fit(*TOGETHER, 0.5, prior)
             return TruthChoice(trained.model, [apart, together], why)
-        answer = fit(*ANSWER, 0.5, item_prior)
+        answer = fit(*ANSWER, 0.5, prior)
         return TruthChoice(answer.model, [apart, together, answer], why)
 
 

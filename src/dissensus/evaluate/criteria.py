@@ -57,7 +57,7 @@ class DevItems:
     """The same of items not seen in the fit: half of a dev item's pairs folded in, the other half scored.
 
     ``dev`` holds the items to judge by; without it, a seeded share ``test_size`` of all items is kept out of
-    the fit. Of an odd number of pairs the odd one is folded in (``transform``).
+    the fit. Of an odd number of pairs the odd one is folded in (``apply``).
     """
 
     dev: Annotations | None = None
@@ -74,7 +74,7 @@ class DevItems:
         folded, hidden = halves(dev, seed)
         if not (train.n_labels and hidden.n_labels):
             raise DataError("the dev items have no two annotators each; give others, or hide labels instead")
-        return _score(estimator.fit(train).transform(folded), hidden, self.given)
+        return _score(estimator.fit(train).apply(folded), hidden, self.given)
 
 
 def halves(annotations: Annotations, seed: int) -> tuple[Annotations, Annotations]:

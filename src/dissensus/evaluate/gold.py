@@ -67,16 +67,16 @@ def wilson(right: float, n: float) -> Interval:
 
 
 def gold_accuracy(
-    model: Any, annotations: Any, *, gold: Any = None, folds: int = FOLDS, seed: int = 0
+    labels: Any, model: Any, *, gold: Any = None, folds: int = FOLDS, seed: int = 0
 ) -> GoldAccuracy:
     """Plain and cross-fitted accuracy of a model with these settings (the one given is left alone).
 
     Parameters
     ----------
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     model
         A model that looks for one true class; its settings are used, it is not changed.
-    annotations
-        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     gold
         The right class of some items, where the labels do not carry it: a mapping or a pandas Series from
         item to class, or a frame or path with one row for each item.
@@ -85,7 +85,7 @@ def gold_accuracy(
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
-    annotations = as_annotations(annotations)
+    annotations = as_annotations(labels)
     if gold is not None:
         annotations = with_gold(annotations, gold)
     items = judged_items(annotations)
@@ -107,6 +107,6 @@ def cross_fitted(model: Any, annotations: Annotations, *, folds: int = FOLDS, se
         hidden = items[fold == number]
         prior = known.copy()
         prior[hidden] = 1.0
-        fitted = with_settings(model, {}).fit(annotations, item_prior=prior)
+        fitted = with_settings(model, {}).fit(annotations, prior=prior)
         chances[hidden] = fitted.label_distributions_[hidden]
     return chances

@@ -388,8 +388,8 @@ class Recovery:
 
 
 def recover(
+    labels: Any,
     models: Models,
-    annotations: Any,
     labels_shown: Sequence[int] | None = None,
     *,
     pool: int | None = None,
@@ -407,6 +407,8 @@ def recover(
 
     Parameters
     ----------
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     models
         Name → model, or → several models: a group, of which the best at each R is reported with its
         settings. A list of models or of their names on the command line does as well.
@@ -426,10 +428,8 @@ def recover(
         Resamples of items and draws behind the 95 % intervals.
     n_jobs, executor, progress, seed
         As in :func:`dissensus.select`; the result is the same for any number of jobs.
-    annotations
-        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     """
-    known = as_annotations(annotations)
+    known = as_annotations(labels)
     least_pool = None if labels_shown is None or pool is not None else max(labels_shown, default=1)
     _check(labels_shown, least_pool if pool is None else pool, min_reserved, n_draws, weight_by)
     groups = _groups(models, weight_by)

@@ -259,8 +259,8 @@ def _standard_error(values: Iterable[float]) -> float:
 
 
 def select(
+    labels: Any,
     estimator: Any,
-    annotations: Any,
     grid: Grid,
     *,
     criterion: str | Criterion = "held-out",
@@ -280,6 +280,8 @@ def select(
 
     Parameters
     ----------
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     estimator
         Anything with ``get_params``, ``set_params``, ``fit`` and ``score``; its own settings hold wherever
         the grid says nothing. It is left as it is.
@@ -295,7 +297,7 @@ def select(
         Items for ``"dev"``; without them a share ``test_size`` of the items is kept out.
     test_size
         Share of the pairs that is hidden (of the items, for ``"dev"``). Repeat r hides those of
-        ``annotations.split_labels(test_size, seed + r)``.
+        ``labels.split_labels(test_size, seed + r)``.
     repeats, finalists
         Every cell is tried on the first split; the best ``finalists`` (None: all) on ``repeats`` splits in
         all, each with a random start of its own. The highest mean wins; of equals, the smaller cell.
@@ -309,15 +311,13 @@ def select(
         :func:`dissensus.resources` with a cluster, its workers. The result is the same for all of them.
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
-    annotations
-        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     refit
         Whether the winner is fitted to all labels (``Selection.model``).
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
     started = time.perf_counter()
-    data = as_annotations(annotations)
+    data = as_annotations(labels)
     judge = criterion_of(criterion, dev=None if dev is None else as_annotations(dev), test_size=test_size)
     if not hasattr(estimator, "set_params") or isinstance(estimator, type):
         raise bad_parameter("select", "estimator", "an object with get_params and set_params", estimator)

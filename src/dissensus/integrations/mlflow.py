@@ -14,7 +14,7 @@ from dissensus.tables.results import read_summary
 KINDS = {"HUMAN": "human", "LLM_JUDGE": "llm", "AI_JUDGE": "llm", "CODE": "code"}
 
 
-def log_to_mlflow(directory: str | Path, run_name: str | None = None) -> str:
+def log_run(directory: str | Path, run_name: str | None = None) -> str:
     """Log a finished run of dissensus (``dissensus fit``) to MLflow; gives the id of the MLflow run.
 
     Settings become parameters, scores and counts become metrics, and the files become artifacts: tables,
@@ -67,7 +67,7 @@ def run_metrics(known: Mapping[str, Any]) -> dict[str, float]:
 # ---- assessments --------------------------------------------------------------------------------------
 
 
-def labels_from_mlflow(traces: Any, name: str | None = None) -> Annotations:
+def read_traces(traces: Any, name: str | None = None) -> Annotations:
     """The assessments of traces as labels: the trace is the item, whoever assessed it the annotator.
 
     The annotator table has a column ``kind`` (human, llm or code), so that

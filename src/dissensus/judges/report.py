@@ -191,7 +191,7 @@ class JudgeReport:
 
 
 def judge_report(
-    annotations: Any,
+    labels: Any,
     judges: str | Sequence[Any] | None = None,
     epsilon: float = 0.15,
     label_type: LabelType | None = None,
@@ -213,7 +213,7 @@ def judge_report(
 
     Parameters
     ----------
-    annotations
+    labels
         Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     judges
         Who is a judge: see above.
@@ -231,7 +231,7 @@ def judge_report(
         Items that the report lists for each judge, at most.
     """
     check_rules("judge_report", _RULES, epsilon=epsilon, level=level, n_items=n_items)
-    known = as_annotations(annotations)
+    known = as_annotations(labels)
     is_judge, found_by = find_judges(known, judges)
     answers = Answers.of(known, is_judge, label_type)
     # a model of the humans; none without humans, and for numbers, which have no classes to confuse

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dissensus.labels.agreement import agreement, intraclass_correlation, level_of, reading
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import lookalikes, quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
 from dissensus.numerics import row_shares
@@ -161,14 +162,15 @@ class Description:
         return ["class shares", *lines, *more]
 
 
-def describe(annotations: Annotations) -> Description:
+def describe(labels: Any) -> Description:
     """Count what is in a set of labels.
 
     Parameters
     ----------
-    annotations
-        The labels to describe.
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     """
+    annotations = as_annotations(labels)
     per_item = np.diff(annotations.item_pointers)
     known = not annotations.anonymous
     n_repeated, n_differing = repeated_pairs(annotations)

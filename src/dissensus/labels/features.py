@@ -103,7 +103,7 @@ def features_of(annotations: Annotations, model: str | None = None, *, given: An
         return features_of(embed_items(annotations, TEXT, model=model))
     raise DataError(
         f"the items have neither features nor a column {TEXT!r}; pass features=, or an item table "
-        "with a text column, or attach them with dissensus.with_features"
+        "with a text column, or attach them with dissensus.text.with_features"
     )
 
 

@@ -4,7 +4,7 @@ A model file gives
 
 * ``_fit(annotations, engine)``, which sets ``label_distributions_``, ``prior_distribution_`` (an item without
   labels gets it), ``trace_`` and ``stopped_``;
-* ``_transform(new, fitted, engine)``, which sets ``label_distributions_`` for other items;
+* ``_apply(new, fitted, engine)``, which sets ``label_distributions_`` for other items;
 * ``_pair_distributions``, where a label depends on who gives it, with ``_needs_annotators = True``;
 * ``intervals_are``, where the intervals that counts imply (``results.intervals``) are not right for it.
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dissensus import params
 from dissensus.engine import LABELS_PER_SHARD, MAX_SHARDS_PER_BLOCK, MIN_BLOCKS, Engine, current
-from dissensus.errors import DataError, NotFittedError
+from dissensus.errors import DataError, NotFittedError, ParameterError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import n_features
 from dissensus.labels.kinds import LabelType
@@ -38,7 +38,7 @@ from dissensus.tables import arrays
 from dissensus.tables.layouts import with_side_tables
 
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
-BY_ROW = ("features", "item_prior", "item_distributions")  # what ``fit`` takes with one row for each item
+BY_ROW = ("features", "prior", "item_distributions")  # what ``fit`` takes with one row for each item
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(fitted,))
@@ -92,15 +92,15 @@ class Model:
 
     # ---- fitting --------------------------------------------------------------------------------------
 
-    def fit(self, annotations: Any) -> Self:
-        """Learn from annotations (or a data frame with item, annotator and label columns).
+    def fit(self, labels: Any) -> Self:
+        """Learn from labels (or a data frame with item, annotator and label columns).
 
         Parameters
         ----------
-        annotations
+        labels
             Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
         """
-        return self._run_fit(annotations)
+        return self._run_fit(labels)
 
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
         """Fit a copy on ``n_jobs`` threads, and become the copy: an interrupted fit changes nothing."""
@@ -146,6 +146,26 @@ class Model:
                 "features, or a simpler model"
             )
         return labels
+
+    def check_labels(self, labels: Annotations) -> None:
+        """Refuse labels of other items, classes or annotators than the model was fitted to.
+
+        Parameters
+        ----------
+        labels
+            Labels that should be those of the fit.
+        """
+        self._check_fitted()
+        if (
+            self.item_vocabulary_ != labels.item_vocabulary
+            or self.class_vocabulary_ != labels.class_vocabulary
+            or not (labels.anonymous or self.annotator_vocabulary_ == labels.annotator_vocabulary)
+        ):
+            raise DataError(
+                f"the labels ({labels.n_items:,} items, {labels.n_annotators:,} annotators) are not "
+                f"those of the model ({len(self.items_):,} items, {len(self.annotators_):,} annotators); "
+                "give the same labels, read with the same options"
+            )
 
     def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
         """Bytes that a fit takes at least, estimated: the process, its tables, and what threads work on.
@@ -212,7 +232,7 @@ class Model:
         self.columns_ = dict(annotations.columns_read)
         self.label_type_ = annotations.label_type
 
-    def transform(self, new: Any) -> Self:
+    def apply(self, new: Any) -> Self:
         """The fitted model over ``new``'s items and annotators: parameters kept, this model untouched.
 
         Parameters
@@ -229,56 +249,46 @@ class Model:
         moved.class_vocabulary_ = self.class_vocabulary_
         labels = in_classes(labels, self.class_vocabulary_)
         with current().engine(self, labels, {"new": True}) as engine:
-            moved._transform(labels, self, engine)
+            moved._apply(labels, self, engine)
         return moved
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         raise NotImplementedError
 
-    def fit_predict(self, annotations: Any, true_labels: Any = None) -> Any:
+    def fit_predict(self, labels: Any, gold: Any = None) -> Any:
         """Fit, and give the labels keyed by item (:attr:`labels_`).
 
         Parameters
         ----------
-        annotations
+        labels
             Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
-        true_labels
+        gold
             The right class of some items: a mapping or a pandas Series from item to class. Only models that
             look for one true class (``finds_truth``) can learn from it.
         """
-        return self._fit_with(annotations, true_labels).labels_
+        return self._fit_with(labels, gold).labels_
 
-    def fit_predict_proba(self, annotations: Any, true_labels: Any = None) -> Any:
+    def fit_predict_proba(self, labels: Any, gold: Any = None) -> Any:
         """Fit, and give the distributions keyed by item (:attr:`probas_`).
 
         Parameters
         ----------
-        annotations
+        labels
             Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
-        true_labels
+        gold
             As in :meth:`fit_predict`.
         """
-        return self._fit_with(annotations, true_labels).probas_
+        return self._fit_with(labels, gold).probas_
 
-    def _fit_with(self, annotations: Any, true_labels: Any) -> Self:
-        if true_labels is None:
-            return self.fit(annotations)
+    def _fit_with(self, labels: Any, gold: Any) -> Self:
+        if gold is None:
+            return self.fit(labels)
         if not self.finds_truth:
             raise DataError(
-                f"{type(self).__name__} does not look for one true class, so true_labels cannot teach it; "
-                "leave them out, or take a model such as DawidSkene"
+                f"{type(self).__name__} does not look for one true class, so gold cannot teach it; "
+                "leave it out, or take a model such as DawidSkene"
             )
-        from dissensus.models.confusion import gold_prior
-
-        known = as_annotations(annotations, self._reads_as)
-        keys = list(true_labels.keys())
-        if keys and not set(keys) & set(known.items.tolist()):
-            raise DataError(
-                "true_labels maps items to their right class, and none of its keys is an item (the first is "
-                f"{keys[0]!r}); weights of annotators cannot be given, DawidSkene learns them"
-            )
-        known = with_gold(known, true_labels)
-        return self.fit(known, item_prior=gold_prior(known))  # type: ignore[call-arg]
+        return self.fit(labels, gold=gold)  # type: ignore[call-arg]
 
     # ---- what it knows --------------------------------------------------------------------------------
 
@@ -371,6 +381,37 @@ class Model:
             if name.endswith("_") and not name.startswith("_") and not self.__sklearn_is_fitted__():
                 raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def fit_truth(self: Any, labels: Any, *, gold: Any = None, prior: Any = None) -> Any:
+    """Learn from labels, and from what is known of the items' true classes.
+
+    Parameters
+    ----------
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+    gold
+        The right class of some items: a mapping or a pandas Series from item to class, or a frame or path
+        with one row for each item.
+    prior
+        (items, classes): what is known beforehand, in place of gold; it multiplies the shares of the classes.
+        A row with all its weight on one class is a gold label, a row of equal numbers says nothing.
+    """
+    if gold is None:
+        return self._run_fit(labels, prior=prior)
+    if prior is not None:
+        raise ParameterError("gold= and prior= exclude each other; leave one out")
+    from dissensus.models.confusion import gold_prior
+
+    labels = as_annotations(labels, self._reads_as)
+    keys = [] if hasattr(gold, "columns") or not hasattr(gold, "keys") else list(gold.keys())
+    if keys and not set(keys) & set(labels.items.tolist()):
+        raise DataError(
+            "gold maps items to their right class, and none of its keys is an item (the first is "
+            f"{keys[0]!r}); weights of annotators cannot be given, models learn them"
+        )
+    labels = with_gold(labels, gold)
+    return self._run_fit(labels, prior=gold_prior(labels))
 
 
 def with_gold(known: Annotations, gold: Any) -> Annotations:

@@ -221,17 +221,17 @@ class BradleyTerry(Model):
         """The ids of what was compared, in the order of ``scores_``."""
         return self.thing_vocabulary_.ids
 
-    def fit_predict(self, annotations: Any, true_labels: Any = None) -> Any:
+    def fit_predict(self, labels: Any, gold: Any = None) -> Any:
         """Fit, and give the scores keyed by thing, the best first.
 
         Parameters
         ----------
         annotations
             Comparisons, or a frame with two columns of things and one of winners.
-        true_labels
+        gold
             Not used: comparisons have no true class.
         """
-        self._fit_with(annotations, true_labels)
+        self._fit_with(labels, gold)
         order = np.argsort(-self.scores_, kind="stable")
         return by_id({"item": self.things_[order]}, self.scores_[order], "score", {}, self.frame_kind_)
 
@@ -339,7 +339,7 @@ class BradleyTerry(Model):
         ends = {"reliability_low": reliability - reach, "reliability_high": reliability + reach}
         return {"reliability": reliability, **ends, "leaning": self.own_[:, 1], "ties": self.own_[:, 2]}
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Scores stay; pairs of things of the fit are answered by them, with effects from their labels."""
         sides, things = sides_of(new)
         code = fitted.thing_vocabulary_.codes(things)

@@ -88,9 +88,9 @@ class CBCC(ConfusionModel):
     annotator_clusters_: Array = fitted("(N, L): P(z_n = l)")
     community_parameters_: Array = fitted("(L, P, P): Dirichlet parameters of each community's matrix")
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         log_given = log_chances(given)
         restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:

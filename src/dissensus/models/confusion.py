@@ -26,7 +26,7 @@ from dissensus.engine import Block, Engine
 from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import Model
+from dissensus.models.base import Model, fit_truth
 from dissensus.models.results import ClusterView, by_id, table_by_id
 from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, sum_of_logs, winners
@@ -250,16 +250,16 @@ def log_chances(chances: Array) -> Array:
         return np.asarray(np.log(chances))
 
 
-def checked_prior(model: Model, item_prior: Any, annotations: Annotations) -> Array:
-    """(items, classes), rows that sum to one."""
+def checked_prior(model: Model, prior: Any, annotations: Annotations) -> Array:
+    """Check what is known beforehand: an (items, classes) table of numbers from 0 on."""
     shape = (annotations.n_items, annotations.n_classes)
-    table = np.asarray(item_prior, dtype=np.float64, order="C")
+    table = np.asarray(prior, dtype=np.float64, order="C")
     if table.shape != shape:
-        raise bad_parameter(model, "item_prior", f"of shape {shape}", table.shape)
+        raise bad_parameter(model, "prior", f"of shape {shape}", table.shape)
     sound = np.isfinite(table) & (table >= 0)
     if not sound.all():
-        raise bad_parameter(model, "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
-    return normalised(table)
+        raise bad_parameter(model, "prior", "probabilities, all >= 0", float(table[~sound][0]))
+    return table
 
 
 def gold_prior(annotations: Annotations) -> Array:
@@ -325,26 +325,13 @@ class ConfusionModel(Model):
         """Shares of a population have intervals; the chance that a class is true is itself a chance."""
         return "none" if self.estimate == "truth" else "approximate"
 
-    def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
-        """Learn from annotations; ``item_prior`` (items, classes) multiplies the class shares ψ.
+    fit = fit_truth
 
-        A row with all its weight on one class is a gold label (see :func:`gold_prior`); a row of equal
-        numbers says nothing.
-
-        Parameters
-        ----------
-        annotations
-            Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
-        item_prior
-            (items, classes): what is known beforehand, as by :func:`dissensus.gold_prior`.
-        """
-        return self._run_fit(annotations, item_prior=item_prior)
-
-    def _known_before(self, item_prior: Any, annotations: Annotations) -> Array:
+    def _known_before(self, prior: Any, annotations: Annotations) -> Array:
         """(items, classes): the item prior, classes that nobody gave damped; or one row for all."""
         given = np.ones(annotations.n_classes)
-        if item_prior is not None:
-            given = checked_prior(self, item_prior, annotations)
+        if prior is not None:
+            given = normalised(checked_prior(self, prior, annotations))
         return given if self.unseen == 1.0 else normalised(given * damping(annotations.counts, self.unseen))
 
     def _finish(self, load: NDArray[Any] | None = None) -> None:
@@ -409,7 +396,7 @@ class ConfusionModel(Model):
         """One number for each annotator, keyed by annotator: the chance of the right answer.
 
         That chance has luck in it: who guesses between two classes has 0.5. ``skill`` of
-        :func:`dissensus.annotator_skills` is 0 for whoever guesses and 1 for whoever is always right.
+        ``annotator_skills`` (annotators/skill.py) is 0 for who guesses and 1 for who is always right.
         """
         self._check_fitted()
         skills = self.annotator_frame()["accuracy"]
@@ -425,7 +412,7 @@ class ConfusionModel(Model):
         columns = dict(zip(self.classes_.tolist(), by_answer.T, strict=True))
         return table_by_id(ids, columns, self.columns_, self.frame_kind_)
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Fitted annotators keep their matrices and fitted items their posteriors; labels between two of
         them are taken to be those of the fit. New annotators start from the population's matrix."""
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)

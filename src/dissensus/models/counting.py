@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import Model
+from dissensus.models.base import Model, fit_truth
 from dissensus.models.confusion import checked_prior, times_prior
-from dissensus.numerics import Array, row_shares, winners
+from dissensus.numerics import Array, normalised, row_shares, winners
 from dissensus.params import NONE, fitted, real, setting
 
 GRID = np.geomspace(1e-3, 1e2, 101)  # amounts tried; neighbours differ by 12 %
@@ -37,27 +37,17 @@ class MajorityVote(Model):
     finds_truth = True
     intervals_are = "none"
 
-    def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
-        """Count; an ``item_prior`` (items, classes) multiplies the votes' shares, so gold decides.
+    fit = fit_truth
 
-        Parameters
-        ----------
-        annotations
-            Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
-        item_prior
-            (items, classes): what is known beforehand; it multiplies the votes' shares.
-        """
-        return self._run_fit(annotations, item_prior=item_prior)
-
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         self.prior_distribution_ = winners(annotations.counts.sum(axis=0, keepdims=True))[0]
-        self._transform(annotations, self, engine)
-        if item_prior is not None:
-            prior = checked_prior(self, item_prior, annotations)
+        self._apply(annotations, self, engine)
+        if prior is not None:
+            prior = normalised(checked_prior(self, prior, annotations))
             self.label_distributions_ = times_prior(self.label_distributions_, prior)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         labelled = new.counts.any(axis=1, keepdims=True)
         self.label_distributions_ = np.where(labelled, winners(new.counts), fitted.prior_distribution_)
 
@@ -107,10 +97,10 @@ class EmpiricalDistribution(Model):
             smoothing = float(GRID[np.argmax(leave_one_out(counts, GRID))])
         self.smoothing_ = np.asarray(smoothing)
         self.prior_distribution_ = counts.sum(axis=0) / counts.sum()
-        self._transform(annotations, self, engine)
+        self._apply(annotations, self, engine)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         labelled = new.counts.any(axis=1, keepdims=True)
         # q_mp = (c_mp + s) / (n_m + P s)
         smoothed = np.where(labelled, new.counts + fitted.smoothing_, fitted.prior_distribution_)

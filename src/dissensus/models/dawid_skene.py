@@ -49,12 +49,10 @@ class DawidSkene(ConfusionModel):
     )
     tol: float = setting(1e-6, *TOL)
 
-    def _fit(
-        self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, item_prior: Any = None
-    ) -> None:
+    def _fit(self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         """EM on the log-posterior (1)."""
         steps = ConfusionSteps(annotations, engine)
-        prior = self._known_before(item_prior, annotations)
+        prior = self._known_before(prior, annotations)
         log_prior = log_chances(prior)
         anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)

@@ -133,7 +133,7 @@ class Choice:
 class DirichletRegression(Model):
     """Label distributions from features and labels together: Dirichlet scatter around a softmax regression.
 
-    Items carry features (:func:`dissensus.with_features`) or a text.
+    Items carry features (:func:`dissensus.text.with_features`) or a text.
     """
 
     concentration: float | None = setting(
@@ -163,13 +163,13 @@ class DirichletRegression(Model):
 
     # ---- fitting --------------------------------------------------------------------------------------
 
-    def fit(self, annotations: Any, features: Any = None) -> Self:
+    def fit(self, labels: Any, features: Any = None) -> Self:
         """Learn from labels and the features of their items.
 
-        ``features`` has one row per item, in the order of ``annotations.items``; without it, those that the
-        annotations carry are taken, or the embeddings of their ``text`` column.
+        ``features`` has one row per item, in the order of ``labels.items``; without it, those that the
+        labels carry are taken, or the embeddings of their ``text`` column.
         """
-        return self._run_fit(annotations, features=features)
+        return self._run_fit(labels, features=features)
 
     def _fit(self, annotations: Annotations, engine: Engine, features: Any = None) -> None:
         X = features_of(annotations, self.embedding, given=features).astype(np.float64)
@@ -228,7 +228,7 @@ class DirichletRegression(Model):
             raise DataError(f"{X.shape[1]} features were given and this was fitted on {len(self.coef_)}")
         return predict(X, np.vstack([self.coef_, self.intercept_]))
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items of the fit keep what their features said there; the others' features are asked."""
         place = fitted.item_vocabulary_.codes(new.item_vocabulary)
         self.item_means_ = fitted.item_means_[place]

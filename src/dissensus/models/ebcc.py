@@ -54,9 +54,9 @@ class EBCC(ConfusionModel):
     subtype_confusion_: Array = fitted("(N, P · G, P): P(answer | subtype) of each annotator")
     subtype_crowd_confusion_: Array = fitted("(P · G, P): P(answer | subtype) of the population")
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         known = np.repeat(given, self.n_subtypes, axis=-1)
         log_known = log_chances(known)
         # (P · G, P): a, the same for all subtypes of a class

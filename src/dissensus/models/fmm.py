@@ -200,5 +200,5 @@ class FMM(Model):
         one = np.ones(1)
         return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         self._assign(engine.blocks(new, counts_of))

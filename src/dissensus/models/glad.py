@@ -109,9 +109,9 @@ class GLAD(ConfusionModel):
     abilities_: Array = fitted("(N,): α")
     ease_: Array = fitted("(M,): β")
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         blocks, P = engine.blocks(annotations, Block.shard), annotations.n_classes
-        given = np.broadcast_to(self._known_before(item_prior, annotations), (annotations.n_items, P))
+        given = np.broadcast_to(self._known_before(prior, annotations), (annotations.n_items, P))
         log_given = log_chances(given)
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
@@ -167,8 +167,8 @@ class GLAD(ConfusionModel):
         chance = (4 * crowd + right) / (4 + load)
         return self._coins(np.log(chance) - np.log1p(-np.minimum(chance, 1 - 1e-12)), P)
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
-        super()._transform(new, fitted, engine)
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        super()._apply(new, fitted, engine)
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         self.ease_ = np.append(fitted.ease_, fitted.ease_.mean())[item]

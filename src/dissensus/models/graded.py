@@ -338,7 +338,7 @@ class GradedResponse(Model):
         lenient = (self.crowd_[thresholds] - self.own_[:, thresholds]).mean(axis=1)
         return {"leniency": lenient, "slope": self.own_[:, thresholds.stop], "guesses": self.guesses_}
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Known annotators stay as they are, others are as the crowd; items are placed by their labels."""
         code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         self._locate(new, code)

@@ -103,9 +103,9 @@ class IBCC(ConfusionModel):
 
     prior_parameters_: Array = fitted("(P, P): a")
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         log_given = log_chances(given)
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)

@@ -386,7 +386,7 @@ class LatentPositions(SampledMixin, Model):
             total[known] = row_shares(found)
         return total
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items of the fit without new labels keep what is known of them; the others are drawn anew.
 
         Labels between an item and an annotator of the fit are taken to be those of the fit.

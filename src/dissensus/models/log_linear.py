@@ -259,14 +259,14 @@ class LogLinear(ConfusionModel):
     likings_: Array = fitted("(N, P): b")
     precisions_: Array = fitted("(3,): κ")
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         log_given = log_chances(given)
         class_prior = np.ones(annotations.n_classes)
         # the crowd's matrix, one label spread over each row
         matrix = steps.initial_counts(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
-        if item_prior is not None:
+        if prior is not None:
             gold = (given > 0) & ((given > 0).sum(axis=1, keepdims=True) == 1)
             matrix = with_gold(matrix, annotations.counts, gold)
             class_prior += (worth(steps.initial_posterior(votes), gold) - 1.0) * gold.sum(axis=0)

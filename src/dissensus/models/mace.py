@@ -79,9 +79,9 @@ class MACE(ConfusionModel):
     knowing_: Array = fitted("(N,): E θ")
     strategies_: Array = fitted("(N, P): E ξ")
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(item_prior, annotations)
+        given = self._known_before(prior, annotations)
         log_given, flat = log_chances(given), np.full(annotations.n_classes, -np.log(annotations.n_classes))
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         own = monitor.resume(Spammers)
@@ -109,8 +109,8 @@ class MACE(ConfusionModel):
         knows = normalised(own.knowing)
         return matrices(knows[:, :1], knows[:, 1:] * normalised(own.strategy))
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
-        super()._transform(new, fitted, engine)
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        super()._apply(new, fitted, engine)
         P = self.confusion_.shape[1]
         # π_nkk − mean of π_npk over p ≠ k is θ_n, for any k; what is left of a column is (1 − θ_n) ξ_n
         off = (self.confusion_.sum(axis=1) - np.einsum("nkk->nk", self.confusion_)) / max(P - 1, 1)

@@ -130,9 +130,9 @@ class OrdinalHPGM(HPGM):
         """HPGM's columns about annotators, and leniency, slope and guesses on the scale."""
         return super().annotator_frame(interval) | self.graded_[0].annotator_frame()
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
-        super()._transform(new, fitted, engine)
-        clear, sides = (one.transform(new) for one in fitted.graded_)
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        super()._apply(new, fitted, engine)
+        clear, sides = (one.apply(new) for one in fitted.graded_)
         self.graded_ = clear, sides
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)

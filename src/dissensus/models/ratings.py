@@ -380,7 +380,7 @@ class NumericRatings(Model):
 
     # ---- new items ------------------------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Annotators keep what is known of them; items are estimated as if that were sure."""
         centre, unit = fitted.units_
         data = ratings_of(new, centre, unit)

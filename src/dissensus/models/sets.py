@@ -123,7 +123,7 @@ class LabelSets(Model):
             chances = {f"p_{name}": self.class_shares_[rows, c] for c, name in enumerate(names)}
             yield {"item": ids[rows], "label": labels[rows], **chances, "n_labels": self.n_labels_[rows]}
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items are answered from their own sets, shrunk to what the crowd of the fit gives."""
         table, _ = membership(self.class_vocabulary_)
         self.pool_, self.clusters_ = np.zeros(1), np.zeros((new.n_items, len(table)))

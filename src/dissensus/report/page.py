@@ -52,8 +52,8 @@ SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold",
 
 
 def write_report(
+    labels: Any,
     model: Model,
-    annotations: Any,
     path: str | Path,
     *,
     title: str | None = None,
@@ -77,8 +77,10 @@ def write_report(
 
     Parameters
     ----------
-    model, annotations
-        The fitted model and its labels.
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+    model
+        A model fitted to these labels.
     path
         The file to write.
     title
@@ -114,21 +116,12 @@ def write_report(
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
-    known = as_annotations(annotations)
+    known = as_annotations(labels)
     if texts is None or isinstance(texts, str):
         texts = texts_of(known, texts)
     elif len(texts) != known.n_items:
         raise DataError(f"{len(texts)} texts were given for {known.n_items} items; give one an item")
-    if (
-        model.item_vocabulary_ != known.item_vocabulary
-        or model.class_vocabulary_ != known.class_vocabulary
-        or not (known.anonymous or model.annotator_vocabulary_ == known.annotator_vocabulary)
-    ):
-        raise DataError(
-            f"the labels ({known.n_items:,} items, {known.n_annotators:,} annotators) are not "
-            f"those of the model ({len(model.items_):,} items, {len(model.annotators_):,} annotators); "
-            "give the same labels, read with the same options"
-        )
+    model.check_labels(known)
     with shown(progress) as tell, atomic_path(path) as temporary:
         request = Request(
             model,

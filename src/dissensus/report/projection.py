@@ -1,19 +1,14 @@
-"""Two dimensions for the eye: embeddings by t-SNE, and a plot coloured by anything known of the rows."""
+"""Two dimensions for the eye: embeddings by t-SNE."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, require
 from dissensus.numerics import Array
 from dissensus.params import n_cores
-from dissensus.tables.atomic import atomic_path
-
-MOST_COLOURS = 24  # more distinct values than these, and numbers get a continuous scale
 
 
 def project_2d(
@@ -56,77 +51,6 @@ def project_2d(
         n_jobs=n_cores() if n_jobs == -1 else n_jobs,
     )
     return np.asarray(tsne.fit(rows), dtype=np.float64)
-
-
-def plot_2d(
-    points: Any,
-    colour: Any = None,
-    *,
-    path: str | Path | None = None,
-    title: str = "",
-    colour_name: str = "",
-    hover: Any = None,
-) -> Any:
-    """A scatter plot of (rows, 2) points, coloured by label class, cluster or any other column.
-
-    ``colour`` has one value for each row; many different numbers get a scale, anything else a colour each.
-    ``hover`` has one text for each row. With ``path`` the plot is written as one self-contained HTML file
-    that needs no network. Returns the plotly figure.
-
-    Parameters
-    ----------
-    points
-        (rows, 2): where each row is.
-    colour
-        One value for each row.
-    path
-        A file to write; None writes none.
-    title
-        Title of the plot.
-    colour_name
-        What the colours stand for.
-    hover
-        One text for each row.
-    """
-    spots = _checked(points)
-    if spots.shape[1] != 2:
-        raise DataError(f"points have {spots.shape[1]} columns; project them with project_2d first")
-    for name, values in (("colour", colour), ("hover", hover)):
-        if values is not None and len(values) != len(spots):
-            raise DataError(f"{name} has {len(values)} values for {len(spots)} points; give one a point")
-    graph, values = require("plotly.graph_objects", "report"), None if colour is None else np.asarray(colour)
-    said = None if hover is None else np.array([str(text) for text in hover], dtype=object)
-    figure = graph.Figure()
-    if values is None:
-        figure.add_trace(_dots(graph, spots, said))
-    elif values.dtype.kind in "fiu" and len(np.unique(values)) > MOST_COLOURS:
-        figure.add_trace(_dots(graph, spots, said, color=values, colorbar={"title": colour_name}))
-    else:
-        names = values.astype(str)
-        for name in np.unique(names):
-            mine = names == name
-            figure.add_trace(_dots(graph, spots[mine], None if said is None else said[mine], str(name)))
-    figure.update_layout(title=title, template="plotly_white", legend_title=colour_name)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False, scaleanchor="x")
-    if path is not None:
-        with atomic_path(path) as temporary:
-            html = figure.to_html(include_plotlyjs=True, full_html=True)
-            temporary.write_text(html, encoding="utf-8")
-    return figure
-
-
-def _dots(graph: Any, spots: Array, hover: NDArray[Any] | None, name: str = "", **marker: Any) -> Any:
-    return graph.Scatter(
-        x=spots[:, 0],
-        y=spots[:, 1],
-        mode="markers",
-        marker={"size": 6, **marker},
-        name=name,
-        text=None if hover is None else hover.tolist(),
-        hoverinfo="name" if hover is None else "text+name",
-        showlegend=bool(name),
-    )
 
 
 def _checked(rows: Any) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators import sentences
-from dissensus.evaluate.compare import HeldOut, applies, compare, for_comparison, with_gaps
+from dissensus.evaluate.compare import HeldOut, applies, for_comparison, held_out_scores, with_gaps
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows, wilson
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import carries_features
@@ -107,7 +107,11 @@ def _scored(
         # a finished run keeps scores and no probabilities, which pairs need: its few models are asked again
         missing = [*(build_model(row["model"], row["settings"]) for row in known), *missing]
         earlier = []
-    return _together(earlier, compare(annotations, missing, seed, test_size=test_size)) if missing else known
+    return (
+        _together(earlier, held_out_scores(annotations, missing, seed, test_size=test_size))
+        if missing
+        else known
+    )
 
 
 def _own(known: Sequence[dict[str, Any]], model: Model) -> dict[str, Any] | None:

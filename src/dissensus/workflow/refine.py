@@ -20,9 +20,9 @@ from dissensus.evaluate.compare import (
     HeldOut,
     TruthCandidate,
     TruthChoice,
-    choose_model,
     choose_truth,
     compare,
+    held_out_scores,
 )
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
 from dissensus.labels.annotations import Annotations
@@ -74,8 +74,8 @@ class Refinement:
 # ---- choosing and fitting -----------------------------------------------------------------------------
 
 
-def refine(
-    annotations: Any,
+def fit(
+    labels: Any,
     model: str = "auto",
     settings: Mapping[str, Any] | None = None,
     *,
@@ -93,15 +93,15 @@ def refine(
 
     ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
     ``"annotators"``; models are compared by the answer asked for. Or which class is right, ``"truth"``: then
-    gold labels train too, and ``"auto"`` is :func:`dissensus.choose_truth`. ``fast`` leaves sampled models
-    out: seconds instead of minutes, with approximate intervals. ``represent`` says whose population it is, by
-    a column of the annotator table: ``{"kind": "human"}``; ``"auto"`` then takes the model that can (hpgm),
-    and hidden labels are those of the annotators represented. ``test_size`` is the share of (item, annotator)
-    pairs hidden for the comparison; 0 leaves it out for a named model.
+    gold labels train too, and ``"auto"`` is ``choose_truth`` (evaluate/compare.py). ``fast`` leaves sampled
+    models out: seconds instead of minutes, with approximate intervals. ``represent`` says whose population
+    it is, by a column of the annotator table: ``{"kind": "human"}``; ``"auto"`` then takes the model that can
+    (hpgm), and hidden labels are those of the annotators represented. ``test_size`` is the share of
+    (item, annotator) pairs hidden for the comparison; 0 leaves it out for a named model.
 
     Parameters
     ----------
-    annotations
+    labels
         Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     model
         Name of a model, or ``"auto"``.
@@ -128,9 +128,9 @@ def refine(
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
     if not 0 <= test_size < 1:
-        raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
-    check_rules("refine", QUESTIONS, estimate=estimate)
-    annotations = as_annotations(annotations)
+        raise bad_parameter("fit", "test_size", "a float >= 0 and < 1", test_size)
+    check_rules("fit", QUESTIONS, estimate=estimate)
+    annotations = as_annotations(labels)
     if gold is not None:
         annotations = with_gold(annotations, gold)
     _refuse_unanswerable(annotations, model, estimate)
@@ -148,7 +148,7 @@ def refine(
         model = REPRESENTING if model == "auto" else model
         settings = {**(settings or {}), "represent": dict(represent)}
     if estimate == "truth" and annotations.label_type == "numeric":
-        raise bad_parameter("refine", "estimate", "'population' or 'annotators' for numeric labels", estimate)
+        raise bad_parameter("fit", "estimate", "'population' or 'annotators' for numeric labels", estimate)
     if estimate == "truth":
         return _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
     if fast and thorough:
@@ -178,7 +178,7 @@ def _refine_truth(
     given = gold_prior(annotations) if judged else None
     with timed("fit", seconds):
         if name == "auto":
-            choice = choose_truth(annotations, seed, item_prior=given, n_jobs=n_jobs, progress=progress)
+            choice = choose_truth(annotations, seed, prior=given, n_jobs=n_jobs, progress=progress)
         else:
             model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
             if not model.finds_truth:
@@ -187,9 +187,9 @@ def _refine_truth(
                     f"{name_of(model)} knows no true class, only what a population answers; "
                     f"for estimate='truth' take one of: {', '.join(known)}"
                 )
-            choice = TruthChoice(model.fit(annotations, item_prior=given), [], "")
+            choice = TruthChoice(model.fit(annotations, prior=given), [], "")
     with timed("gold", seconds):
-        gold = gold_accuracy(choice.model, annotations, seed=seed) if judged else None
+        gold = gold_accuracy(annotations, choice.model, seed=seed) if judged else None
     return Refinement(
         annotations,
         choice.model,
@@ -248,7 +248,7 @@ def _decide(
         "progress": lambda what, share: tell(what, COMPARED * share),
     }
     if name == "auto":
-        return choose_model(annotations, seed, **question, **shared)
+        return compare(annotations, seed, **question, **shared)
     wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
     if not test_size:
         return Choice(wanted, [], "")
@@ -256,7 +256,7 @@ def _decide(
     rivals = [wanted] if name == YARDSTICK else [wanted, build_model(*yardstick)]
     # One after the other: the counts take no time, and the model has all threads.
     whose = {"represent": settings.get("represent"), "n_jobs": 1}
-    return Choice(wanted, compare(annotations, rivals, seed, **shared | whose), "")
+    return Choice(wanted, held_out_scores(annotations, rivals, seed, **shared | whose), "")
 
 
 @contextmanager

@@ -191,7 +191,7 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
             columns |= bias_columns(annotations)
     if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
         prior = gold_prior(annotations) if run.gold is not None else None
-        columns |= annotator_skills(run.model, annotations, item_prior=prior, seed=run.seed).columns()
+        columns |= annotator_skills(annotations, run.model, prior=prior, seed=run.seed).columns()
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
     if found is not None:  # its information allows for spam, the model's own does not
         known = {name: values for name, values in known.items() if not name.startswith("model_information")}

@@ -149,7 +149,7 @@ class Scores:
         }
 
 
-def score_files(
+def score(
     estimates: Path,
     reference: Path,
     *,

@@ -176,13 +176,13 @@ class HPGM(SampledMixin, Model):
 
     # ---- fitting --------------------------------------------------------------------------------------
 
-    def fit(self, annotations: Any, features: Any = None) -> Self:
-        """Learn from annotations, and with ``use_features`` from features of their items.
+    def fit(self, labels: Any, features: Any = None) -> Self:
+        """Learn from labels, and with ``use_features`` from features of their items.
 
-        ``features`` has one row per item, in the order of ``annotations.items``; without it, those that the
-        annotations carry are taken, or the embeddings of their ``text`` column.
+        ``features`` has one row per item, in the order of ``labels.items``; without it, those that the
+        labels carry are taken, or the embeddings of their ``text`` column.
         """
-        return self._run_fit(annotations, features=features)
+        return self._run_fit(labels, features=features)
 
     def _fit(
         self, annotations: Annotations, engine: Engine, last: Sequence[State] = (), features: Any = None
@@ -360,7 +360,7 @@ class HPGM(SampledMixin, Model):
         self._check_fitted()
         if not self.last_states_:
             raise DataError(
-                "there are no chains to go on with: transform gave this model, or it was fitted to more than "
+                "there are no chains to go on with: apply gave this model, or it was fitted to more than "
                 "max_sampled labels; fit all labels anew"
             )
         if self.use_features:
@@ -414,7 +414,7 @@ class HPGM(SampledMixin, Model):
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items and annotators of the fit keep what is known of them; new ones are sampled given the draws.
 
         Labels between an item and an annotator of the fit are taken to be those of the fit.

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from dissensus.engine import raise_if_cancelled
 from dissensus.labels.annotations import Annotations
 from dissensus.models.pgm.m_step import Parameters, Priors, block_counts, log_joint
-from dissensus.models.pgm.messages import pseudo_label_scores
+from dissensus.models.pgm.messages import prior_scores
 from dissensus.numerics import Array, Concentration, normalised, safe_log
 
 Clusters = NDArray[np.intp]
@@ -123,14 +123,14 @@ def sweep(
     priors: Priors,
     temperature: float,
     rng: np.random.Generator,
-    pseudo_labels: Array | None = None,
+    prior: Array | None = None,
 ) -> HardState:
     """Propose every unknown once."""
     K, L, _ = state.parameters.theta.shape
     parameters = _propose_parameters(annotations, state, priors, temperature, rng)
     state = HardState(parameters, state.w, state.z)
     items = rng.integers(K, size=len(state.w))
-    known = _known(annotations, state, pseudo_labels)
+    known = _known(annotations, state, prior)
     taken = accepted(delta_items(annotations, state, items, known), temperature, rng)
     state = HardState(parameters, np.where(taken, items, state.w), state.z)
     annotators = rng.integers(L, size=len(state.z))
@@ -138,12 +138,12 @@ def sweep(
     return HardState(parameters, state.w, np.where(taken, annotators, state.z))
 
 
-def _known(annotations: Annotations, state: HardState, pseudo_labels: Array | None) -> Array | None:
+def _known(annotations: Annotations, state: HardState, prior: Array | None) -> Array | None:
     """(items, K): what pseudo-labels of an average annotator say of each item's cluster."""
-    if pseudo_labels is None:
+    if prior is None:
         return None
     mass = np.bincount(state.z, annotations.annotator_load, minlength=len(state.parameters.omega))
-    return pseudo_label_scores(pseudo_labels, state.parameters.theta, np.asarray(mass, dtype=np.float64))
+    return prior_scores(prior, state.parameters.theta, np.asarray(mass, dtype=np.float64))
 
 
 def _propose_parameters(
@@ -191,14 +191,14 @@ def anneal(
     max_iter: int,
     tol: float,
     n_best: int = 1,
-    pseudo_labels: Array | None = None,
+    prior: Array | None = None,
     temperature: float = 1.0,
     cooling: float = 1.0,
     ascent: bool = True,
 ) -> Annealed:
     """Sweeps at falling temperature, then ``ascent``; of the states met, the ``n_best`` that differ are kept.
 
-    ``pseudo_labels`` (items, classes) are known of the items beforehand. They steer the items'
+    ``prior`` (items, classes) are known of the items beforehand. They steer the items'
     clusters and count in ℓ; the proposals of Θ do not look at them.
     """
     state, best, trace = start, dict[bytes, tuple[float, HardState]](), list[float]()
@@ -206,15 +206,15 @@ def anneal(
     for t in range(max_iter):
         raise_if_cancelled()
         now = temperature * (t + 1.0) ** -cooling
-        state = sweep(annotations, state, priors, now, rng, pseudo_labels)
-        trace.append(objective(annotations, state, priors, pseudo_labels))
+        state = sweep(annotations, state, priors, now, rng, prior)
+        trace.append(objective(annotations, state, priors, prior))
         _keep_best(best, trace[-1], state, max(n_best, ASCENDED))
         warm += now > WARM
         if t > warm + PATIENCE and max(trace) - max(trace[:-PATIENCE]) <= tol * annotations.n_labels:
             stopped = "tolerance"
             break
     if ascent:
-        climbs = [ascend(annotations, found, priors, pseudo_labels) for _, found in _ranked(best)]
+        climbs = [ascend(annotations, found, priors, prior) for _, found in _ranked(best)]
         for values, peak in climbs:
             _keep_best(best, values[-1], peak, len(best) + 1)
         trace += max(climbs, key=lambda climb: climb[0][-1])[0]
@@ -222,24 +222,22 @@ def anneal(
 
 
 def ascend(
-    annotations: Annotations, start: HardState, priors: Priors, pseudo_labels: Array | None = None
+    annotations: Annotations, start: HardState, priors: Priors, prior: Array | None = None
 ) -> tuple[list[float], HardState]:
     """Coordinate ascent until ℓ rises no more: ℓ at the start and after each step, and the last state."""
-    values, state = [objective(annotations, start, priors, pseudo_labels)], start
+    values, state = [objective(annotations, start, priors, prior)], start
     while True:
-        following = _step_up(annotations, state, priors, pseudo_labels)
-        value = objective(annotations, following, priors, pseudo_labels)
+        following = _step_up(annotations, state, priors, prior)
+        value = objective(annotations, following, priors, prior)
         if value <= values[-1]:
             return values, state
         values.append(value)
         state = following
 
 
-def _step_up(
-    annotations: Annotations, state: HardState, priors: Priors, pseudo_labels: Array | None
-) -> HardState:
+def _step_up(annotations: Annotations, state: HardState, priors: Priors, prior: Array | None) -> HardState:
     """w at its best given Θ and z, z given Θ and w, then the parameters given both."""
-    w = conditionals(annotations, state, pseudo_labels)[0].argmax(axis=1)
+    w = conditionals(annotations, state, prior)[0].argmax(axis=1)
     z = conditionals(annotations, HardState(state.parameters, w, state.z))[1].argmax(axis=1)
     K, L, _ = state.parameters.theta.shape
     # the modes of their Dirichlet conditionals: (α−1 + n) / Σ (α−1 + n)
@@ -251,11 +249,9 @@ def _step_up(
     return HardState(parameters, w, z)
 
 
-def objective(
-    annotations: Annotations, state: HardState, priors: Priors, pseudo_labels: Array | None
-) -> float:
+def objective(annotations: Annotations, state: HardState, priors: Priors, prior: Array | None) -> float:
     """ℓ, and what is known of the items beforehand."""
-    known = _known(annotations, state, pseudo_labels)
+    known = _known(annotations, state, prior)
     own = 0.0 if known is None else float(known[np.arange(len(state.w)), state.w].sum())
     return own + log_joint(annotations, state.parameters, state.w, state.z, priors)
 
@@ -277,7 +273,7 @@ def _ranked(best: dict[bytes, tuple[float, HardState]]) -> list[tuple[float, Har
 
 
 def conditionals(
-    annotations: Annotations, state: HardState, pseudo_labels: Array | None = None
+    annotations: Annotations, state: HardState, prior: Array | None = None
 ) -> tuple[Array, Array]:
     """log P(w_m = k | Θ, z) and log P(z_n = l | Θ, w), up to a constant for each item and annotator."""
     log_theta, label = safe_log(state.parameters.theta), annotations.label
@@ -285,7 +281,7 @@ def conditionals(
     items = _sums((of_k[z, label] for of_k in log_theta), annotations.item, annotations.n_items)
     by_annotator = (of_l[w, label] for of_l in log_theta.transpose(1, 0, 2))
     annotators = _sums(by_annotator, annotations.annotator, annotations.n_annotators)
-    known = _known(annotations, state, pseudo_labels)
+    known = _known(annotations, state, prior)
     if known is not None:
         items = items + known
     return (

@@ -58,23 +58,21 @@ class Potentials:
     log_omega: Array  # (L,), or (N, L)
 
 
-def with_pseudo_labels(
-    potentials: Potentials, pseudo_labels: Array | None, z: Array, load: Array
-) -> Potentials:
+def with_prior(potentials: Potentials, prior: Array | None, z: Array, load: Array) -> Potentials:
     """Item potentials of their own where something is known of the items beforehand."""
-    if pseudo_labels is None:
+    if prior is None:
         return potentials
-    own = pseudo_label_scores(pseudo_labels, normalised(np.exp(potentials.log_theta)), z.T @ load)
+    own = prior_scores(prior, normalised(np.exp(potentials.log_theta)), z.T @ load)
     return replace(potentials, log_psi=potentials.log_psi + own)
 
 
-def pseudo_label_scores(pseudo_labels: Array, theta: Array, mass: Array) -> Array:
+def prior_scores(prior: Array, theta: Array, mass: Array) -> Array:
     """(items, K): Σ_p h_mp log Σ_l π_l Θ_klp, the pseudo-labels h_m as those of an average annotator.
 
     ``mass`` (annotator clusters) weighs the clusters: π ∝ mass.
     """
     average = np.einsum("l,klp->kp", normalised(mass), theta)
-    return np.asarray(pseudo_labels @ safe_log(average).T)
+    return np.asarray(prior @ safe_log(average).T)
 
 
 @dataclass(frozen=True)

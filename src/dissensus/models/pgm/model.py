@@ -31,6 +31,7 @@ from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
+from dissensus.models.confusion import checked_prior
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
 from dissensus.models.pgm.m_step import (
@@ -41,7 +42,7 @@ from dissensus.models.pgm.m_step import (
     Priors,
     VariationalBayes,
 )
-from dissensus.models.pgm.messages import Beliefs, Graph, Potentials, with_pseudo_labels
+from dissensus.models.pgm.messages import Beliefs, Graph, Potentials, with_prior
 from dissensus.models.results import ClusterView
 from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import (
@@ -237,16 +238,26 @@ class PGM(Model):
 
     # ---- fitting --------------------------------------------------------------------------------------
 
-    def fit(self, annotations: Any, *, pseudo_labels: Any = None, prior_labels: float = 1.0) -> Self:
-        """Learn from annotations.
+    def fit(self, labels: Any, *, prior: Any = None, prior_worth: float = 1.0) -> Self:
+        """Learn from labels, and from what is known of the items beforehand.
 
-        ``pseudo_labels`` (items, classes) is what a classifier, or gold labels, say of each item before any
-        annotator does; it counts as ``prior_labels`` labels of an average annotator. A row of zeros says
-        nothing. (An ``item_prior``, of models of one true class, is no label: it multiplies the shares.)
+        Parameters
+        ----------
+        labels
+            Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+        prior
+            (items, classes): what a classifier, or gold, says of each item before any annotator does. A row
+            of zeros says nothing.
+        prior_worth
+            How many labels of an average annotator a row of ``prior`` counts for.
         """
-        return self._run_fit(annotations, pseudo_labels=_pseudo_labels(pseudo_labels, prior_labels))
+        if not (math.isfinite(prior_worth) and prior_worth >= 0):
+            raise bad_parameter(self, "prior_worth", "a float >= 0", prior_worth)
+        return self._run_fit(labels, prior=prior, prior_worth=prior_worth)
 
-    def _fit(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None = None) -> None:
+    def _fit(
+        self, annotations: Annotations, engine: Engine, prior: Any = None, prior_worth: float = 1.0
+    ) -> None:
         """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
         A state holds beliefs and the parameters that they were computed with. An iteration counts labels by
@@ -258,11 +269,10 @@ class PGM(Model):
         it is a lower bound, and with pairwise counts and settled messages on a tree, where it is exact.
         Elsewhere it may swing; when it keeps swinging, messages are damped.
         """
-        shape = (annotations.n_items, annotations.n_classes)
-        if pseudo_labels is not None and pseudo_labels.shape != shape:
-            raise bad_parameter(self, "pseudo_labels", f"of shape {shape}", pseudo_labels.shape)
+        if prior is not None:
+            prior = prior_worth * row_shares(checked_prior(self, prior, annotations))
         if self.inference == "annealing":
-            self._fit_annealing(annotations, engine, pseudo_labels)
+            self._fit_annealing(annotations, engine, prior)
             return
         pairwise = self.m_step == "pairwise"
         graph = Graph(annotations, engine, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
@@ -279,7 +289,7 @@ class PGM(Model):
                 beliefs = self._first_beliefs(graph, annotations, monitor.rng)
                 learned = learner.learn(graph.statistics(beliefs, None), None)
                 damping = float(self.damping or 0.0)
-                potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
+                potentials = with_prior(learned.potentials, prior, beliefs.z, load)
                 settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
                 state = State(settled, learned, (), damping)
             for _ in monitor:
@@ -292,7 +302,7 @@ class PGM(Model):
                 damping = state.damping
                 if self.damping is None and not damping and swings(state.objectives):
                     damping = AUTO_DAMPING
-                potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
+                potentials = with_prior(learned.potentials, prior, beliefs.z, load)
                 settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
                 # the objective of this state; its pair terms are a by-product of the first round above
                 objective = graph.evidence(beliefs, settled.pair_terms_before) + state.learned.prior_term
@@ -306,7 +316,7 @@ class PGM(Model):
         self.damping_ = np.asarray(best.state.damping)
         self.trace_, self.stopped_ = np.array(best.trace), best.stopped
 
-    def _fit_annealing(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None) -> None:
+    def _fit_annealing(self, annotations: Annotations, engine: Engine, prior: Array | None) -> None:
         """Simulated annealing on the complete state (Algorithm 2)."""
         priors = self._priors(annotations.n_classes)
         K, L = self.n_item_clusters, self.n_annotator_clusters
@@ -322,7 +332,7 @@ class PGM(Model):
                 max_iter=self.max_iter or DEFAULT_ITERATIONS["annealing"],
                 tol=self.tol,
                 n_best=self.n_best,
-                pseudo_labels=pseudo_labels,
+                prior=prior,
                 temperature=self.temperature,
                 cooling=self.cooling,
                 ascent=self.ascent,
@@ -331,7 +341,7 @@ class PGM(Model):
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
         best = max(engine.map(annealed, streams), key=lambda found: found.best[0][0])
         _, state = best.best[0]
-        items, annotators = annealing.conditionals(annotations, state, pseudo_labels)
+        items, annotators = annealing.conditionals(annotations, state, prior)
         w, z = softmax_rows(items)[0], softmax_rows(annotators)[0]
         self._keep(state.parameters, w, z, annotations.annotator_load)
         self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
@@ -452,7 +462,7 @@ class PGM(Model):
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Beliefs about ``new``'s items and annotators, Θ, ψ and Ω kept.
 
         Items and annotators of the fit bring their beliefs along; labels between two of them are taken to
@@ -470,18 +480,3 @@ class PGM(Model):
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
         self.item_clusters_, self.annotator_clusters_ = np.array(beliefs.w), beliefs.z
         self._describe_items()
-
-
-def _pseudo_labels(distributions: Any, prior_labels: float) -> Array | None:
-    """(items, classes): every row of probabilities as so many labels."""
-    if not (math.isfinite(prior_labels) and prior_labels >= 0):
-        raise bad_parameter("PGM", "prior_labels", "a float >= 0", prior_labels)
-    if distributions is None:
-        return None
-    table = np.asarray(distributions, dtype=np.float64, order="C")
-    if table.ndim != 2:
-        raise bad_parameter("PGM", "pseudo_labels", "an (items, classes) table", table.shape)
-    sound = np.isfinite(table) & (table >= 0)
-    if not sound.all():
-        raise bad_parameter("PGM", "pseudo_labels", "probabilities, all >= 0", float(table[~sound][0]))
-    return prior_labels * row_shares(table)

@@ -35,7 +35,7 @@ from dissensus.text.guided.files import pack_parts, unpack_part
 from dissensus.text.guided.guides import ItemClusters, Projection
 from dissensus.text.learners.base import Dev, hold_out
 
-PRIOR_LABELS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
+PRIOR_WORTHS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
 
 
 @declare
@@ -77,7 +77,7 @@ class GuidedClassifier:
         'Where the projection sums over annotators: ``"inside"`` the likelihood of a label, or '
         '``"outside"``, as the paper prints it.',
     )
-    prior_labels: float | None = setting(
+    prior_worth: float | None = setting(
         None,
         real(0.0, open_low=True) | NONE,
         "How many labels a prediction stands for (S). None chooses it on dev or, where none is given, by "
@@ -94,8 +94,8 @@ class GuidedClassifier:
     refined_: Array = fitted(
         "(train items, classes): what the learner learns; NaN for items without labels, left out"
     )
-    prior_labels_: float | None = fitted("S in use; None where nothing is projected", saved=False)
-    prior_labels_tried_: Array = fitted("the S tried")
+    prior_worth_: float | None = fitted("S in use; None where nothing is projected", saved=False)
+    prior_worth_tried_: Array = fitted("the S tried")
     path_kl_: Array = fitted("the KL that each S tried reached on the items it was chosen on")
     class_vocabulary_: Vocabulary = fitted("the classes of y", saved=False)
     n_features_in_: int = fitted("columns of X, where it has any", saved=False)
@@ -202,7 +202,7 @@ class GuidedClassifier:
         else:
             people = own.annotator_vocabulary_ == y.annotator_vocabulary
             same = people and own.item_vocabulary_ == y.item_vocabulary
-            self.guide_ = own if same else own.transform(known)
+            self.guide_ = own if same else own.apply(known)
         clusters = ItemClusters.of(self.guide_, self._annotator_load)
         if clusters is None and self.project != "none":
             raise ParameterError(
@@ -216,29 +216,29 @@ class GuidedClassifier:
     def _choose_projection(
         self, clusters: ItemClusters | None, X: Any, y: Annotations, held: Dev | None
     ) -> None:
-        """The projection with the prior_labels given, or with the best one for the held items."""
-        self.prior_labels_tried_ = self.path_kl_ = np.zeros(0)
+        """The projection with the prior_worth given, or with the best one for the held items."""
+        self.prior_worth_tried_ = self.path_kl_ = np.zeros(0)
         if clusters is None or self.project == "none":
-            self.prior_labels_, self._projection = None, None
+            self.prior_worth_, self._projection = None, None
             return
-        self.prior_labels_ = self.prior_labels
-        if self.prior_labels_ is None:
-            self.prior_labels_tried_ = PRIOR_LABELS
+        self.prior_worth_ = self.prior_worth
+        if self.prior_worth_ is None:
+            self.prior_worth_tried_ = PRIOR_WORTHS
             self.path_kl_ = self._path_of_part(X, y) if held is None else self._path(clusters, *held)
-            self.prior_labels_ = float(PRIOR_LABELS[self.path_kl_.argmin()])
-        self._projection = Projection(clusters, self.project, self.annotator_sum, self.prior_labels_)
+            self.prior_worth_ = float(PRIOR_WORTHS[self.path_kl_.argmin()])
+        self._projection = Projection(clusters, self.project, self.annotator_sum, self.prior_worth_)
 
     def _path(self, clusters: ItemClusters, X: Any, shares: Array) -> Array:
-        """KL(shares ‖ projection) at every prior_labels tried."""
+        """KL(shares ‖ projection) at every prior_worth tried."""
         raw = self._raw(X)
-        tried = [Projection(clusters, self.project, self.annotator_sum, S) for S in PRIOR_LABELS.tolist()]
+        tried = [Projection(clusters, self.project, self.annotator_sum, S) for S in PRIOR_WORTHS.tolist()]
         return np.asarray([kl(shares, projection(raw)) for projection in tried])
 
     def _path_of_part(self, X: Any, y: Annotations) -> Array:
         """The same of the workflow without a tenth of the labelled items, on these."""
         labelled = np.flatnonzero(y.counts.any(axis=1))
         if len(labelled) < 2:
-            raise DataError("one labelled item leaves none to choose on; give prior_labels= or dev=")
+            raise DataError("one labelled item leaves none to choose on; give prior_worth= or dev=")
         held = labelled[hold_out(len(labelled), self.seed)[1]]
         kept = np.setdiff1d(np.arange(len(y)), held)
         part = type(self)(**self.get_params(deep=False))
@@ -350,7 +350,7 @@ class GuidedClassifier:
         how = facts["projection"]
         clusters = None if how is None else ItemClusters.of(self.guide_, self._annotator_load)
         self._projection = None if clusters is None else Projection(clusters, **how)
-        self.prior_labels_ = None if self._projection is None else self._projection.prior_labels
+        self.prior_worth_ = None if self._projection is None else self._projection.prior_worth
 
 
 def _thawed(guide: Any) -> Any:

@@ -58,18 +58,18 @@ class ItemClusters:
         """(n, P): Y' of each row's most likely cluster ("hard"), or averaged over the row ("soft")."""
         return np.asarray((one_hot_rows(w) if mode == "hard" else w) @ self.population)
 
-    def log_likelihood(self, h: Array, prior_labels: float, annotator_sum: str) -> Array:
-        """(n, K): log P(h | k) of distributions h (n, P), each worth ``prior_labels`` labels."""
+    def log_likelihood(self, h: Array, prior_worth: float, annotator_sum: str) -> Array:
+        """(n, K): log P(h | k) of distributions h (n, P), each worth ``prior_worth`` labels."""
         if annotator_sum == "inside":
             # S Σ_p h_p log Y'_kp
-            return np.asarray(prior_labels * (h @ safe_log(self.population).T))
+            return np.asarray(prior_worth * (h @ safe_log(self.population).T))
         K, L, P = self.theta.shape
         logs, log_pi = safe_log(self.theta).reshape(K * L, P).T, log_chances(self.weights)
         rows = max(1, BLOCK // (K * L))
         blocks = [h[start : start + rows] for start in range(0, len(h), rows)]
         # log Σ_l π_l exp(S Σ_p h_p log Θ_klp)
         return np.concatenate(
-            [logsumexp(prior_labels * (block @ logs).reshape(-1, K, L) + log_pi, axis=2) for block in blocks]
+            [logsumexp(prior_worth * (block @ logs).reshape(-1, K, L) + log_pi, axis=2) for block in blocks]
         )
 
 
@@ -80,16 +80,16 @@ class Projection:
     clusters: ItemClusters
     mode: str  # "hard" or "soft"
     annotator_sum: str  # "inside" or "outside"
-    prior_labels: float  # S
+    prior_worth: float  # S
 
     @property
     def settings(self) -> dict[str, Any]:
         """Everything but the clusters, as a file keeps it."""
-        return {name: getattr(self, name) for name in ("mode", "annotator_sum", "prior_labels")}
+        return {name: getattr(self, name) for name in ("mode", "annotator_sum", "prior_worth")}
 
     def posteriors(self, h: Array) -> Array:
         """(n, K): P(k | h) of predicted distributions h (n, P)."""
-        log_likelihood = self.clusters.log_likelihood(h, self.prior_labels, self.annotator_sum)
+        log_likelihood = self.clusters.log_likelihood(h, self.prior_worth, self.annotator_sum)
         return softmax_rows(log_likelihood + log_chances(self.clusters.shares))[0]
 
     def __call__(self, h: Array) -> Array:

@@ -165,18 +165,18 @@ class LDLNM(Model):
     # ---- fitting --------------------------------------------------------------------------------------
 
     def fit(
-        self, annotations: Any, features: Any = None, *, dev: Any = None, item_distributions: Any = None
+        self, labels: Any, features: Any = None, *, dev: Any = None, item_distributions: Any = None
     ) -> Self:
         """Learn from labels and the features of their items.
 
-        ``features`` has one row for each item, in the order of ``annotations.items``; without it, those that
-        the annotations carry are taken, or the embeddings of their ``text`` column. ``dev`` is Annotations
+        ``features`` has one row for each item, in the order of ``labels.items``; without it, those that
+        the labels carry are taken, or the embeddings of their ``text`` column. ``dev`` is Annotations
         with
         features (or a pair of features and distributions) on which the best epoch is chosen: by its labels
         where all its items are training items, by its distributions otherwise. ``item_distributions``
         (items, classes) replace the items' own label shares y_I as targets.
         """
-        return self._run_fit(annotations, features=features, dev=dev, item_distributions=item_distributions)
+        return self._run_fit(labels, features=features, dev=dev, item_distributions=item_distributions)
 
     def _fit(
         self,
@@ -213,7 +213,7 @@ class LDLNM(Model):
         """Whether class counts, which name no annotators, are refused."""
         return self.annotators
 
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+    def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         from dissensus.text.ldlnm.inference import embed_new_annotators
         from dissensus.text.learners.torch_tools import threads
 
@@ -224,7 +224,7 @@ class LDLNM(Model):
             if (place < 0).any():
                 stranger = new.items[int(np.flatnonzero(place < 0)[0])]
                 raise DataError(
-                    f"item {stranger!r} is new and has no features; attach them with dissensus.with_features"
+                    f"item {stranger!r} is new and has no features; attach them with text.with_features"
                 )
             self.features_ = fitted.features_[place]
         with threads(self.n_threads):

@@ -31,7 +31,7 @@ class FineTunedEncoder(Learner):
     Without a dev part, a seeded tenth of the items serves as one.
     """
 
-    model: str | None = setting(None, ANY, "The encoder to begin with, as in :func:`dissensus.embed`.")
+    model: str | None = setting(None, ANY, "The encoder to begin with, as in :func:`dissensus.text.embed`.")
     _: KW_ONLY
     epochs: int = setting(3, integer(1), "Passes over the texts, at most.")
     patience: int | None = setting(2, *PATIENCE)

@@ -1,9 +1,9 @@
-"""A fitted model's transform, and its chances of every label, over a store larger than memory should hold.
+"""A fitted model's apply, and its chances of every label, over a store larger than memory should hold.
 
 The model learns from a hundredth of the labels and is then asked about all of them: labels are simulated
 (crowds.py) and packed as for bench_scale, and everything is told to keep to 12 GB.
 
-    python benchmarks/bench_transform.py [--labels 100000000] [--models 'PGM 8×8'] [--folder DIR]
+    python benchmarks/bench_apply.py [--labels 100000000] [--models 'PGM 8×8'] [--folder DIR]
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ MOST_BYTES = 12e9
 
 
 def measure(model: str, small: str, large: str) -> dict[str, float]:
-    """Seconds and the most memory of transform, and of the log-probability of every label."""
+    """Seconds and the most memory of apply, and of the log-probability of every label."""
     import dissensus as ds
 
     learned, asked = ds.open_annotations(small), ds.open_annotations(large)
     found, moved = {}, None
     with ds.resources(memory=MEMORY):
         fitted = built(model, 10).fit(learned)
-        for name in ("transform", "score"):
+        for name in ("apply", "score"):
             began = time.perf_counter()
             with OwnMemory() as own:
                 if moved is None:
-                    moved = fitted.transform(asked)
+                    moved = fitted.apply(asked)
                 else:
                     moved.score(asked)
             found |= {f"{name} seconds": time.perf_counter() - began, f"{name} bytes": own.most}
@@ -58,7 +58,7 @@ def main() -> int:
                 measured_at_scale("pack", files, store)
                 stores.append(store)
             found = in_fresh_process(__file__, "--measure", model, *stores)
-        for name in ("transform", "score"):
+        for name in ("apply", "score"):
             seconds, taken = found[f"{name} seconds"], found[f"{name} bytes"]
             print(f"{model}, {given.labels:,} labels: {name} took {seconds:.1f} s")
             missed |= verdict(f"{model}, {name}, GB", taken / 1e9, MOST_BYTES / 1e9)
