@@ -54,7 +54,7 @@ def export_labels(
     from dissensus.workflow.runs import open_run
 
     fitted = open_run(model).model
-    side = None if items is None else open_table(items).everything()
+    side = None if items is None else open_table(items).typed()
     with for_spreadsheets(safe_csv), last_result():
         write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
     say(f"Wrote {output}: {count(len(fitted.items_), 'item')}")
