@@ -68,9 +68,9 @@ class DelimitedTable(FileTable):
         block, _ = self._cutting
         return _BLOCK_MEMORY * block if block > _BLOCK else 0
 
-    def everything(self) -> pa.Table:
-        """All columns that have a name, as strings."""
-        return self._read([name for name in self.columns if name.strip()])
+    def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns as strings, by default all that have a name."""
+        return self._read([name for name in self.columns if name.strip()] if columns is None else list(columns))
 
     def place(self, row: int) -> str:
         """File and line, found by counting."""

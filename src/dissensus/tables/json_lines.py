@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any, TextIO
 
@@ -20,7 +21,10 @@ from dissensus.tables.columns import first_repeat
 from dissensus.tables.source import Source
 from dissensus.tables.tables import FileTable
 
-_BATCH = 1 << 16
+_BATCH = 1 << 16  # records of a careful piece
+_BLOCK = 1 << 24  # bytes of lines that Arrow reads at a time
+_ARROW_BLOCK = 1 << 21  # bytes of a thread's share of them
+_MINUS_ZERO = re.compile(rb":[ \t]*-0[ \t]*[,}\r\n]")  # a whole number that no int is
 _SAMPLE = 1000  # records whose keys are taken for the columns
 _SPACE = re.compile(r"[ \t\r\n]*")
 _PIECE = 1 << 20  # characters read at a time
@@ -226,83 +230,141 @@ def _lines(stream: JsonStream) -> Iterator[tuple[str, Any]]:
 
 
 class JsonTable(FileTable):
-    """One record a row; a record without a key is blank there."""
+    """One record a row; a record without a key is blank there.
+
+    Lines of plain records, whose values are strings, whole numbers, true or false, are read by Arrow. Whatever
+    Arrow refuses, or may read in another way, is read value by value from there on.
+    """
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-        keys: dict[str, None] = {}
-        for _, record in islice(records(source, EXACT), _SAMPLE):
-            keys.update(dict.fromkeys(record))
-        self.columns = list(keys)
-        if not keys:
+        first = [record for _, record in islice(records(source, EXACT), _SAMPLE)]
+        self.columns = list(dict.fromkeys(key for record in first for key in record))
+        if not self.columns:
             raise DataError(f"{self.name}: holds no record; add one object a label")
+        self._schema = _plain_schema(self.columns, first)
+        self._nested: dict[str, str] = {}  # columns that hold a list or an object, and what is said of them
 
     def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
         """The columns, as strings; a list or an object is no id."""
-        pieces = zip(*self.chunks(columns), strict=True)
-        return [pa.chunked_array(piece, pa.string()) for piece in pieces]
+        return self._picked(self._whole, columns)
 
     def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
         """The columns, as strings, some rows at a time."""
-        for batch in _batches(records(self.source, EXACT)):
-            yield [self._column(batch, name, _id) for name in columns]
+        for table in self._tables(columns):
+            yield [column.combine_chunks() for column in self._picked(table, columns)]
 
-    def everything(self) -> pa.Table:
-        """All keys of all records as columns of strings; lists and objects stay JSON."""
-        tables = []
-        for batch in _batches(records(self.source, EXACT)):
-            names = dict.fromkeys(key for _, record in batch for key in record)
-            try:
-                "".join(names).encode()
-            except UnicodeEncodeError:
-                raise DataError(
-                    f"{self.name}: a key is no valid text (a lone surrogate); correct it"
-                ) from None
-            tables.append(pa.table({name: self._column(batch, name, _text) for name in names}))
-        return pa.concat_tables(tables, promote_options="default")
+    def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns of strings, by default all keys of all records; lists and objects stay JSON."""
+        return self._whole if columns is None else self._whole.select(list(columns))
 
     def place(self, row: int) -> str:
         """File and line, found by counting."""
         places = (place for place, _ in records(self.source, EXACT))
         return f"{self.name} {next(islice(places, row, None), f'record {row + 1}')}"
 
-    def _column(self, batch: Sequence[Placed], name: str, text: Callable[[Any], str | None]) -> pa.Array:
+    @cached_property
+    def _whole(self) -> pa.Table:
+        return pa.concat_tables(self._tables(), promote_options="default")
+
+    def _picked(self, table: pa.Table, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        for name in columns:
+            if name in self._nested:
+                raise DataError(self._nested[name])
+        return [table.column(name) for name in columns]
+
+    def _tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """All records in order, some at a time, as columns of strings."""
+        raw, at, n_rows = self.source.raw, 0, 0
+        while at < len(raw):
+            last = at + _BLOCK >= len(raw)
+            end = len(raw) if last else raw.rfind(b"\n", at, at + _BLOCK) + 1
+            table = self._plain_lines(raw[at:end])
+            if table is None:
+                break
+            yield table
+            at, n_rows = end, n_rows + table.num_rows
+            self.source.forget()
+        rest = records(self.source, EXACT) if at < len(raw) else iter(())
+        rest = islice(rest, n_rows, None)
+        while batch := list(islice(rest, _BATCH)):
+            yield self._table(batch, columns)
+
+    def _plain_lines(self, text: bytes) -> pa.Table | None:
+        """The records of some lines as Arrow reads them; None where the careful reader may differ."""
+        if self._schema is None or text[:1] != b"{" or (self._schema[1] and _MINUS_ZERO.search(text)):
+            return None
+        from pyarrow import json as arrow_json
+
         try:
-            return pa.array([text(record.get(name)) for _, record in batch], pa.string())
-        except (TypeError, UnicodeEncodeError):
-            pass
-        for at, record in batch:
-            place = f"{self.name} {at}"
-            try:
-                pa.array([text(record.get(name))], pa.string())
-            except TypeError:
-                kind = "a list" if isinstance(record[name], list) else "an object"
-                raise DataError(f"{place}: {quoted(name)} is {kind}; give one string or number") from None
-            except UnicodeEncodeError:
-                raise DataError(
-                    f"{place}: {quoted(name)} is no valid text (a lone surrogate); correct it"
-                ) from None
-        raise DataError(f"{self.name}: {quoted(name)} cannot be read as text; correct it")
+            table = arrow_json.read_json(
+                pa.BufferReader(text),
+                read_options=arrow_json.ReadOptions(block_size=_ARROW_BLOCK),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=self._schema[0], unexpected_field_behavior="error"
+                ),
+            )
+            table.validate(full=True)
+            # No value is nested, so a line that begins with a brace begins a record: each has its own line.
+            if table.num_rows != text.count(b"\n{") + 1:
+                return None
+            return table.cast(pa.schema([(name, pa.string()) for name in self.columns]))
+        except (pa.ArrowException, ValueError):
+            return None
+
+    def _table(self, batch: Sequence[Placed], columns: Sequence[str] | None) -> pa.Table:
+        names = columns if columns is not None else dict.fromkeys(key for _, record in batch for key in record)
+        try:
+            "".join(names).encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{self.name}: a key is no valid text (a lone surrogate); correct it") from None
+        return pa.table({name: self._column(batch, name) for name in names})
+
+    def _column(self, batch: Sequence[Placed], name: str) -> pa.Array:
+        texts = []
+        for place, record in batch:
+            value = record.get(name)
+            if isinstance(value, list | dict):
+                kind = "a list" if isinstance(value, list) else "an object"
+                words = f"{self.name} {place}: {quoted(name)} is {kind}; give one string or number"
+                self._nested.setdefault(name, words)
+            texts.append(_text(value))
+        try:
+            return pa.array(texts, pa.string())
+        except UnicodeEncodeError:
+            place = next(place for (place, _), text in zip(batch, texts, strict=True) if _is_cut(text))
+            raise DataError(
+                f"{self.name} {place}: {quoted(name)} is no valid text (a lone surrogate); correct it"
+            ) from None
 
 
-def _batches(records: Iterator[Placed]) -> Iterator[list[Placed]]:
-    while batch := list(islice(records, _BATCH)):
-        yield batch
+def _plain_schema(columns: Sequence[str], first: Sequence[Record]) -> tuple[pa.Schema, bool] | None:
+    """The types of plain records, and whether there are numbers among them; None where they are not plain."""
+    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+    found = {name: {type(record[name]) for record in first if record.get(name) is not None} for name in columns}
+    if any(len(kinds) > 1 or not kinds <= types.keys() for kinds in found.values()):
+        return None
+    try:
+        schema = pa.schema([(name, types[next(iter(kinds), str)]) for name, kinds in found.items()])
+    except UnicodeEncodeError:
+        return None
+    return schema, any(int in kinds for kinds in found.values())
 
 
-def _id(value: Any) -> str | None:
-    """The text of a string, a number, true or false; None for null."""
+def _is_cut(text: str | None) -> bool:
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _text(value: Any) -> str | None:
+    """The text of a string, a number, true or false; None for null; lists and objects as JSON."""
     if isinstance(value, str) or value is None:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, _Decimal):
         return value.text
-    if isinstance(value, int):
-        return str(value)
-    raise TypeError
-
-
-def _text(value: Any) -> str | None:
-    """The same, with lists and objects as JSON."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else _id(value)
+    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False)

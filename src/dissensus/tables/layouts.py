@@ -110,7 +110,7 @@ def guess_layout(table: Table, columns: Columns) -> Layout:
 
 
 def _first_rows(table: Table) -> list[dict[str, str]]:
-    sample = table.everything().slice(0, _SAMPLE).to_pylist()
+    sample = table.typed().slice(0, _SAMPLE).to_pylist()
     return [{name: "" if value is None else str(value) for name, value in row.items()} for row in sample]
 
 
@@ -320,7 +320,7 @@ def _item_side(table: Table, item: str, values: Sequence[str], text: str | None)
     """The item column and those beside the values, so that none is lost; a named text is called so."""
     taken = {item, *values}
     beside = [name for name in table.columns if name not in taken and name.strip()]
-    sides = table.everything().select(beside)
+    sides = table.typed(beside)
     if text in beside and "text" not in beside:
         sides = sides.rename_columns(["text" if name == text else name for name in beside])
     return sides.add_column(0, "item" if "item" not in beside else item, table.ids([item])[0])
@@ -540,7 +540,7 @@ def _side_table(source: Any, what: str, usual: str) -> tuple[pa.Table, Place]:
     """A table whose first column holds the ids; the others as they are."""
     table = open_table(source, name=f"the {what} table")
     key = find_column(table.columns, what, usual if usual in table.columns else None, table.name)
-    everything = table.everything()
+    everything = table.typed()
     others = [name for name in everything.column_names if name != key]
     ids = table.ids([key])[0]
     sides = everything.select(others)
@@ -580,7 +580,7 @@ def read_times(path: Path, column: str, annotations: Annotations) -> NDArray[np.
         for role in ("item", "annotator", "label")
     ]
     ids = zip(annotations.vocabularies, table.ids(names), strict=True)
-    when = np.array([seconds(value) for value in table.everything()[column].to_pylist()])
+    when = np.array([seconds(value) for value in table.typed([column])[column].to_pylist()])
     keys = []  # of the file's rows, and of the labels: one number for item, annotator and class, or −1
     for columns in ([vocabulary.codes(column) for vocabulary, column in ids], annotations.columns):
         item, annotator, label = (codes.astype(np.int64) for codes in columns)

@@ -219,7 +219,7 @@ def holds_lists(table: Table, columns: Columns) -> bool:
         return False
     if label is None or label not in table.columns:
         return False
-    column = table.everything().column(label)
+    column = table.typed([label]).column(label)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         return True
     if not isinstance(table, JsonTable):
@@ -240,7 +240,7 @@ def read_sets(
     names, who, what = table.columns, one_column(columns.annotator), one_column(columns.label)
     annotator = find_column(names, "annotator", who, table.name, taken=[item])
     label = find_column(names, "label", what, table.name, taken=[item, annotator])
-    values = table.everything().column(label).to_pylist()
+    values = table.typed([label]).column(label).to_pylist()
     texts = [None if value in missing.words else _text(value, separator) for value in values]
     rows = np.array([row for row, text in enumerate(texts) if text is not None], np.int64)
     if not len(rows):

@@ -172,9 +172,9 @@ class ParquetTable(FileTable):
         if not rows:
             raise self._no_rows()
 
-    def everything(self) -> pa.Table:
-        """All columns in their own types."""
-        return self._read(self.columns)
+    def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns in their own types, by default all."""
+        return self._read(self.columns if columns is None else list(columns))
 
     def place(self, row: int) -> str:
         """File and row."""
@@ -241,9 +241,9 @@ class FrameTable:
         """The columns in their own types."""
         return [self._column(name) for name in columns]
 
-    def everything(self) -> pa.Table:
-        """All columns."""
-        return pa.table({name: self._column(name) for name in self.columns})
+    def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns in their own types, by default all."""
+        return pa.table({name: self._column(name) for name in (self.columns if columns is None else columns)})
 
     def native(self, column: str) -> Any:
         """The column's own name, which need not be a string."""

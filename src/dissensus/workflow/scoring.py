@@ -99,7 +99,7 @@ def read_estimates(path: Path, *, item: str | None = None, label: str | None = N
     classes = [*probabilities, *sorted(set(given or ()) - set(probabilities))]
     chances, n_labels = None, None
     if probabilities:  # classes that only labels name have probability 0
-        given_by, whole = list(probabilities.values()), table.everything()
+        given_by, whole = list(probabilities.values()), table.typed()
         try:
             shares = [whole.column(column).cast(pa.float64()).to_numpy() for column in given_by]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -110,7 +110,7 @@ def read_estimates(path: Path, *, item: str | None = None, label: str | None = N
         chances = np.pad(claimed, ((0, 0), (0, len(classes) - claimed.shape[1])))
     if N_LABELS in columns:
         with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # another column of that name
-            n_labels = table.everything().column(N_LABELS).cast(pa.int64()).to_numpy()
+            n_labels = table.typed().column(N_LABELS).cast(pa.int64()).to_numpy()
     ordered = set(ON_A_SCALE) <= set(columns)
     return Estimates(name, vocabulary, classes, chances, given, n_labels, ordered)
 
