@@ -68,7 +68,7 @@ class Grid:
     grid: Annotated[
         list[str], _search("NAME=VALUES", "Values to try of another setting; repeatable.", "--grid", "-g")
     ] = field(default_factory=list)
-    criterion: Annotated[str, _search("NAME", "held-out, dev, bic, icl, evidence, …")] = "held-out"
+    criterion: Annotated[str, _search("NAME", "held-out or dev.")] = "held-out"
     dev: Annotated[Path | None, _search("FILE", "Labels of other items, by which settings are judged.")] = (
         None
     )
