@@ -386,20 +386,6 @@ OURS = [
         "test_bootstrap.py",
     ),
     Mutant(
-        "ICL without Σ log Ω",
-        "evaluate/criteria.py",
-        " + safe_log(known.omega)[z[labelling]].sum()",
-        "",
-        "test_search_parts.py",
-    ),
-    Mutant(
-        "BIC: annotators' shares by items",
-        "evaluate/criteria.py",
-        "(L - 1) * np.log(N)",
-        "(L - 1) * np.log(M)",
-        "test_search_parts.py",
-    ),
-    Mutant(
         "the simulator's population ignores Ω",
         "labels/simulation.py",
         'np.einsum("l,klp->kp", self.omega, self.theta)',

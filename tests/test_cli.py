@@ -319,7 +319,7 @@ BAD = {
     ),
     "a range without an end": (["select", "votes.csv", "-k", "3:"], "n_item_clusters"),
     "no values": (["select", "votes.csv", "-k", ","], "3:20"),
-    "a criterion that is none": (["select", "votes.csv", "-k", "2", "--criterion", "bc"], "bic"),
+    "a criterion that is none": (["select", "votes.csv", "-k", "2", "--criterion", "bc"], "'held-out'"),
     "a number of labels that is none": (["recover", "votes.csv", "-r", "x"], "whole numbers"),
     "too few labels to keep any back": (
         ["recover", "votes.csv", "--pool", "8", "--min-reserved", "6"],

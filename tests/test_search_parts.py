@@ -1,4 +1,4 @@
-"""The parts of a search, each by itself: grids, criteria, information criteria, results, the record."""
+"""The parts of a search, each by itself: grids, criteria, results, the record."""
 
 from __future__ import annotations
 
@@ -18,13 +18,9 @@ from dissensus.errors import DataError, ParameterError
 from dissensus.evaluate.criteria import (
     DevItems,
     HeldOutLabels,
-    InformationCriterion,
     criterion_of,
     criterion_record,
     halves,
-    log_complete,
-    log_evidence,
-    penalty,
 )
 from dissensus.evaluate.search import FILE, SearchData, cells_of, open_journal, size_of
 from dissensus.evaluate.select import CellScores, Selection, gain
@@ -121,8 +117,6 @@ def test_held_out_labels_are_those_of_split_labels(crowd: ds.Annotations) -> Non
     kept, hidden = crowd.split_labels(0.3, 7)
     model = ds.FMM(3).fit(kept)
     assert HeldOutLabels(0.3)(ds.FMM(3), crowd, 7) == model.score(hidden)
-    pgm = ds.PGM(3, 2).fit(kept)
-    assert HeldOutLabels(0.3, "item")(ds.PGM(3, 2), crowd, 7) == pgm.score_items(hidden)
 
 
 def test_halves_are_made_of_whole_pairs(repeated: ds.Annotations) -> None:
@@ -161,9 +155,8 @@ def test_without_dev_items_a_share_is_kept_out_of_the_fit(crowd: ds.Annotations)
 
 def test_criteria_by_name(crowd: ds.Annotations) -> None:
     assert criterion_of("held-out", test_size=0.1) == HeldOutLabels(0.1)
-    assert criterion_of("dev-items", dev=crowd) == DevItems(crowd, 0.2, "item")
-    assert criterion_of("icl") == InformationCriterion("icl")
-    with pytest.raises(ParameterError, match=r"held-out, .*evidence"):
+    assert criterion_of("dev", dev=crowd) == DevItems(crowd, 0.2)
+    with pytest.raises(ParameterError, match="a function, 'held-out' or 'dev'"):
         criterion_of("aic")
     with pytest.raises(ParameterError, match="test_size"):
         criterion_of("held-out", test_size=1.0)
@@ -205,71 +198,6 @@ def test_a_fingerprint_changes_with_any_label_id_or_table(crowd: ds.Annotations)
     longer = pa.table({"item": crowd.items, "text": [f"texts {i}" for i in range(40)]})
     changed = [crowd[:39], crowd.with_tables(items=table), crowd.with_tables(items=longer)]
     assert len({one.fingerprint() for one in (crowd, *changed)}) == 4
-
-
-# ---- information criteria -----------------------------------------------------------------------------
-
-
-def test_penalty_by_hand(crowd: ds.Annotations) -> None:
-    # 40 items, 12 annotators, 200 labels, 3 classes: (3−1)/2 log 40 + (2−1)/2 log 12 + 3·2·2/2 log 200
-    expected = math.log(40) + 0.5 * math.log(12) + 6 * math.log(200)
-    assert penalty(ds.PGM(3, 2).fit(crowd), crowd) == pytest.approx(expected, rel=1e-12)
-    # FMM: (3−1)/2 log 40 + 3·2/2 log 200
-    assert penalty(ds.FMM(3).fit(crowd), crowd) == pytest.approx(math.log(40) + 3 * math.log(200), rel=1e-12)
-
-
-def test_bic_of_a_mixture_by_enumeration(crowd: ds.Annotations) -> None:
-    model = ds.FMM(3).fit(crowd)
-    chances = np.prod(model.theta_[None] ** crowd.counts[:, None, :], axis=2) @ model.psi_
-    expected = (np.log(chances).sum() - penalty(model, crowd)) / 200
-    assert InformationCriterion("bic")(ds.FMM(3), crowd, 0) == pytest.approx(expected, rel=1e-9)
-
-
-def small_tree() -> ds.Annotations:
-    """Three items and three annotators whose graph is a tree; one pair is labelled twice."""
-    rows = [
-        ("i", "a", "x"),
-        ("i", "a", "y"),
-        ("i", "b", "y"),
-        ("j", "b", "x"),
-        ("j", "c", "y"),
-        ("k", "c", "y"),
-    ]
-    return ds.Annotations.from_arrays(*map(list, zip(*rows, strict=True)))
-
-
-def test_evidence_on_a_tree_equals_the_sum_over_all_clusterings() -> None:
-    tree = small_tree()
-    model = ds.PGM(2, 2, seed=1).fit(tree)
-    rows = list(zip(tree.item, tree.annotator, tree.label, strict=True))
-    total = 0.0
-    for w in itertools.product(range(2), repeat=3):
-        for z in itertools.product(range(2), repeat=3):
-            labels = [model.theta_[w[m], z[n], y] for m, n, y in rows]
-            total += np.prod(model.psi_[list(w)]) * np.prod(model.omega_[list(z)]) * np.prod(labels)
-    assert log_evidence(model, tree) == pytest.approx(math.log(total), rel=1e-9)
-
-
-def test_complete_likelihood_by_hand() -> None:
-    tree = small_tree()
-    model = ds.PGM(2, 2, seed=1).fit(tree)
-    w, z = model.item_clusters_.argmax(1), model.annotator_clusters_.argmax(1)
-    rows = zip(tree.item, tree.annotator, tree.label, strict=True)
-    expected = sum(math.log(model.theta_[w[m], z[n], y]) for m, n, y in rows)
-    expected += np.log(model.psi_[w]).sum() + np.log(model.omega_[z]).sum()
-    assert log_complete(model, tree) == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_evidence_is_what_variational_bayes_climbs(crowd: ds.Annotations) -> None:
-    model = ds.PGM(2, 2, inference="vb").fit(crowd)
-    found = InformationCriterion("evidence")(ds.PGM(2, 2, inference="vb"), crowd, 0)
-    assert found == pytest.approx(model.trace_[-1] / 200, rel=1e-12)
-
-
-@pytest.mark.parametrize(("name", "model"), [("evidence", ds.PGM()), ("bic", ds.DawidSkene())])
-def test_a_criterion_refuses_what_it_cannot_weigh(name: str, model: Any, crowd: ds.Annotations) -> None:
-    with pytest.raises(ParameterError, match="criterion"):
-        InformationCriterion(name)(model, crowd, 0)
 
 
 # ---- results ------------------------------------------------------------------------------------------

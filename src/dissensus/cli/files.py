@@ -158,7 +158,7 @@ def export_labels(
     from dissensus.workflow.runs import load_run
 
     fitted = load_run(run).model
-    side = None if items is None else open_table(items).everything()
+    side = None if items is None else open_table(items).typed()
     with for_spreadsheets(safe_csv), last_result():
         write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
     say(f"Wrote {output}: {count(len(fitted.items_), 'item')}")

@@ -26,7 +26,6 @@ from dissensus.evaluate.criteria import (
     Criterion,
     DevItems,
     HeldOutLabels,
-    InformationCriterion,
     criterion_of,
     criterion_record,
 )
@@ -289,10 +288,9 @@ def select(
         Setting name → values to try (``{"n_item_clusters": range(3, 21)}``), or a list of such mappings.
         Cells with more clusters than fit the labels (``fits``, search.py) are not tried.
     criterion
-        ``"held-out"``: log P(label | item, annotator) of hidden pairs (``"held-out-items"``: given the item
-        alone); ``"dev"``: the same of items kept out of the fit, half of their labels folded in
-        (``"dev-items"``); ``"bic"``, ``"icl"``, ``"evidence"``: see `criteria.py`; or a function of
-        (estimator, annotations, seed) that fits and gives a number, higher being better.
+        ``"held-out"``: log P(label | item, annotator) of hidden pairs; ``"dev"``: the same of items kept out
+        of the fit, half of their labels folded in; or a function of (estimator, annotations, seed) that fits
+        and gives a number, higher being better.
     dev
         Items for ``"dev"``; without them a share ``test_size`` of the items is kept out.
     test_size
@@ -330,7 +328,11 @@ def select(
     fitting = [cell for cell in asked if bounds or fits({**usual, **cell}, data)] or asked
     cells = [Candidate("", cell, with_settings(estimator, cell)) for cell in fitting]
     others = reference_candidates(estimator, data, judge, references)
-    _check_candidates([*cells, *others], judge)
+    for candidate in (*cells, *others):
+        if hasattr(candidate.estimator, "check_params"):
+            candidate.estimator.check_params()
+    if len({candidate.key for candidate in (*cells, *others)}) < len(cells) + len(others):
+        raise ParameterError("select: a reference stands twice in its group; give each once")
     with shown(progress) as tell:
         shared, everyone = SearchData(data, judge), [*cells, *others]
         search = Search(shared, everyone, repeats, finalists, seed, tell, n_jobs, executor)
@@ -346,18 +348,6 @@ def select(
     return Selection(
         estimator, criterion_record(judge), table, best, model, seed, seconds, n_too_large=n_too_large
     )
-
-
-def _check_candidates(candidates: Sequence[Candidate], criterion: Criterion) -> None:
-    """Refuse a setting outside its rule, and what cannot be judged, before any work is done."""
-    for candidate in candidates:
-        if hasattr(candidate.estimator, "check_params"):
-            candidate.estimator.check_params()
-        if isinstance(criterion, InformationCriterion):
-            criterion.check(candidate.estimator)
-    keys = [candidate.key for candidate in candidates]
-    if len(set(keys)) != len(keys):
-        raise ParameterError("select: a reference stands twice in its group; give each once")
 
 
 def _header(estimator: Any, search: Search) -> dict[str, Any]:
@@ -390,10 +380,10 @@ def reference_candidates(
     from dissensus.models.counting import EmpiricalDistribution
     from dissensus.models.fmm import FMM
 
-    hides = isinstance(criterion, HeldOutLabels | DevItems)
-    weighs = isinstance(criterion, InformationCriterion) and criterion.name != "evidence"
-    sizes = [{"n_item_clusters": size} for size in FMM_SIZES] if hides or weighs else []
-    amounts = [{"smoothing": amount} for amount in (None, *AMOUNTS)] if hides else []
+    if not isinstance(criterion, HeldOutLabels | DevItems):
+        return []
+    sizes = [{"n_item_clusters": size} for size in FMM_SIZES]
+    amounts = [{"smoothing": amount} for amount in (None, *AMOUNTS)]
     tables: list[tuple[str, Any, list[Settings]]] = [
         ("FMM", FMM(), [one for one in sizes if fits(one, annotations)] or sizes[:1]),
         ("counts", EmpiricalDistribution(), amounts),
