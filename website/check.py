@@ -17,12 +17,14 @@ NO_SETTINGS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 FETCHED = re.compile(r"<(?:script|img|link|iframe)[^>]*?(?:src|href)=\"?(https?:)?//[^>]*>")
 
 
-def public_things() -> Iterator[tuple[str, Any, list[str]]]:
+def public_things(module: str = "dissensus") -> Iterator[tuple[str, Any, list[str]]]:
     """Name, object and documentation (its own, and that of what it overrides) of all that is public."""
-    package = importlib.import_module("dissensus")
-    for name in package.__all__:
+    package = importlib.import_module(module)
+    for name in getattr(package, "__all__", ()):
         thing = getattr(package, name)
-        if inspect.isclass(thing):
+        if inspect.ismodule(thing):
+            yield from public_things(thing.__name__)
+        elif inspect.isclass(thing):
             yield name, thing, [inspect.getdoc(one) or "" for one in thing.__mro__[:1]]
             yield from _members(name, thing)
         elif inspect.isfunction(thing):

@@ -8,6 +8,8 @@ MathML, which browsers draw by themselves, so that no page needs a script or the
 from __future__ import annotations
 
 import importlib
+import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ from website.notebooks import printed  # noqa: E402
 GROUPS = {
     "Labels in and out": [
         *("read_annotations", "Annotations", "describe", "write_labels", "pack", "open_annotations"),
-        *("simulate", "krippendorff_alpha", "fleiss_kappa"),
+        *("simulate", "metrics.krippendorff_alpha", "metrics.fleiss_kappa"),
     ],
     "Models of a population": [
         "HPGM",
@@ -38,7 +40,7 @@ GROUPS = {
     ],
     "Models of one true class": [
         *("DawidSkene", "OneCoin", "LogLinear", "IBCC", "EBCC", "CBCC", "MACE", "GLAD"),
-        *("gold_prior", "gold_accuracy", "choose_truth"),
+        *("models.confusion.gold_prior", "evaluate.gold.gold_accuracy", "evaluate.compare.choose_truth"),
     ],
     "Models of other answers": [
         "GradedResponse",
@@ -48,21 +50,27 @@ GROUPS = {
         "BradleyTerry",
     ],
     "Models with features": [
-        *("DirichletRegression", "LDLNM", "embed", "embed_items", "with_features", "read_features"),
+        *("DirichletRegression", "LDLNM", "text.embed", "text.embed_items", "text.with_features"),
+        "text.read_features",
     ],
     "Whole jobs": [
-        *("refine", "choose_model", "select", "Selection", "recover", "Recovery", "score_files"),
-        *("write_report", "project_2d", "plot_2d", "resources", "load"),
+        *("fit", "workflow.refine.Refinement", "compare", "select", "evaluate.select.Selection", "recover"),
+        *("evaluate.recovery.Recovery", "score", "write_report", "resources", "load"),
     ],
     "Annotators and judges": [
-        *("annotator_verdicts", "AnnotatorVerdicts", "annotator_skills", "AnnotatorSkills"),
-        *("judge_report", "JudgeReport", "plan_labels", "LabelPlan", "design_study", "Design"),
-        *("label_queue", "LabelQueue"),
+        *("annotator_verdicts", "annotators.verdicts.AnnotatorVerdicts", "judge_report"),
+        *("judges.report.JudgeReport", "plan_labels", "annotators.plan.LabelPlan", "label_queue"),
+        *("annotators.findings.LabelQueue", "annotators.skill.annotator_skills"),
+        *("annotators.skill.AnnotatorSkills", "annotators.plan.design_study", "annotators.plan.Design"),
     ],
     "Other packages": [
-        *("torch_dataset", "soft_loss", "sample_weight_rows", "log_run", "read_traces"),
+        *("training.torch_dataset", "training.soft_loss", "training.sample_weight_rows"),
+        *("mlflow.log_run", "mlflow.read_traces"),
     ],
-    "Classifiers": ["GuidedClassifier", "SoftmaxRegression", "TextCNN", "FineTunedEncoder"],
+    "Classifiers": [
+        "GuidedClassifier",
+        *("text.SoftmaxRegression", "text.TextCNN", "text.FineTunedEncoder"),
+    ],
 }
 OTHERS = "Whole jobs"  # has what is in no list
 MODULES = {"Data sets": "dissensus.datasets", "Metrics": "dissensus.metrics", "Errors": "dissensus.errors"}
@@ -81,21 +89,19 @@ HPGM and LatentPositions from the third. The pages of the models show only what 
 def public_names() -> list[str]:
     """Every public name that is a class or a function."""
     package = importlib.import_module("dissensus")
-    return [
-        name for name in package.__all__ if not name.startswith("_") and name not in ("datasets", "metrics")
-    ]
+    names = [name for name in package.__all__ if not name.startswith("_")]
+    return [name for name in names if not inspect.ismodule(getattr(package, name))]
 
 
 def api_pages() -> dict[str, str]:
     """By address, the Markdown of each page of the API."""
-    package = importlib.import_module("dissensus")
-    listed = {name for names in GROUPS.values() for name in names} | {"DissensusError"}
+    listed = {name for names in GROUPS.values() for name in names} | {"DissensusError", "DissensusWarning"}
     left = [name for name in public_names() if name not in listed]
     pages = {}
     for title, names in GROUPS.items():
         parts = [f"# {title}\n"]
         for name in [*names, *(left if title == OTHERS else [])]:
-            thing = getattr(package, name)
+            thing = pkgutil.resolve_name(f"dissensus.{name}")
             parts.append(
                 f"::: {thing.__module__}.{thing.__qualname__}\n    options:\n      heading_level: 2\n"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -74,8 +74,8 @@ def import_labels(
 ) -> None:
     """Convert any file of labels to a plain table, or large files to a store."""
     columns = Columns(item_column, annotator_column, label_column, label_type, classes)
-    more = {"duplicates": duplicates, "format": format, "missing_words": in_list(missing_words)}
-    only_tables = {
+    more: dict[str, Any] = {"duplicates": duplicates, "format": format, "missing_words": in_list(missing_words)}
+    only_tables: dict[str, Any] = {
         "layout": layout,
         "question": question,
         "text_column": text_column,

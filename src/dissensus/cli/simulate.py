@@ -165,7 +165,7 @@ def demo(
     }
     for row in sorted(run.held_out, key=lambda row: row.score):  # of every model, its best settings
         best[name_of(row.model)] = row.model, row.score
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, (model, held_out) in best.items():
         shares = model.fit(labels).label_distributions_
         distance = bootstrap_interval(kl, truth, shares)
@@ -195,9 +195,9 @@ def demo(
         "",
     )
     shown = []
-    for row in rows:
-        ends = f"{row['kl']['low']:.3f} – {row['kl']['high']:.3f}"
-        shown.append([row["name"], row["kl"]["value"], ends, f"{row['accuracy']:.1%}", row["score"]])
+    for found in rows:
+        ends = f"{found['kl']['low']:.3f} – {found['kl']['high']:.3f}"
+        shown.append([found["name"], found["kl"]["value"], ends, f"{found['accuracy']:.1%}", found["score"]])
     columns = ["model", "KL to the truth", "95 % interval", "top class right", "hidden labels (log)"]
     show_table("How close each comes (nats, lower is better)", columns, shown, best=0)
     say(f"Refined labels ({run.model}): {directory / 'refined' / 'labels.csv'}")

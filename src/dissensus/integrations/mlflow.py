@@ -11,6 +11,8 @@ from dissensus.errors import DataError, did_you_mean, require
 from dissensus.labels.annotations import Annotations
 from dissensus.tables.results import read_summary
 
+__all__ = ["log_run", "read_traces"]
+
 KINDS = {"HUMAN": "human", "LLM_JUDGE": "llm", "AI_JUDGE": "llm", "CODE": "code"}
 
 

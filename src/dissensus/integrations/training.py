@@ -15,6 +15,8 @@ from dissensus.params import check_rules, choice
 if TYPE_CHECKING:
     from torch import Tensor
 
+__all__ = ["sample_weight_rows", "soft_loss", "torch_dataset"]
+
 WEIGHTS = {"weight": choice("equal", "labels", "sure")}
 
 

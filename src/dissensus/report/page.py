@@ -72,8 +72,10 @@ def write_report(
     test_size: float = 0.2,
     seed: int = 0,
     progress: ShowProgress = None,
-) -> Path:
+) -> list[str]:
     """Write a fitted model and the labels it was fitted to as one self-contained HTML page.
+
+    Returns the sentences at its head: what is wrong with the labels, and what to do next.
 
     Parameters
     ----------
@@ -143,8 +145,9 @@ def write_report(
             seed=seed,
             progress=tell,
         )
-        temporary.write_text(page(gather(request)), encoding="utf-8", errors="replace")
-    return Path(path)
+        content = gather(request)
+        temporary.write_text(page(content), encoding="utf-8", errors="replace")
+    return [str(step["says"]) for step in content.get("steps", ())]
 
 
 # ---- its content: plain values, no HTML ---------------------------------------------------------------

@@ -70,7 +70,9 @@ class DelimitedTable(FileTable):
 
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns as strings, by default all that have a name."""
-        return self._read([name for name in self.columns if name.strip()] if columns is None else list(columns))
+        return self._read(
+            [name for name in self.columns if name.strip()] if columns is None else list(columns)
+        )
 
     def place(self, row: int) -> str:
         """File and line, found by counting."""

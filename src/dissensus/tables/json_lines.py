@@ -313,7 +313,9 @@ class JsonTable(FileTable):
             return None
 
     def _table(self, batch: Sequence[Placed], columns: Sequence[str] | None) -> pa.Table:
-        names = columns if columns is not None else dict.fromkeys(key for _, record in batch for key in record)
+        names = (
+            columns if columns is not None else dict.fromkeys(key for _, record in batch for key in record)
+        )
         try:
             "".join(names).encode()
         except UnicodeEncodeError:
@@ -341,7 +343,9 @@ class JsonTable(FileTable):
 def _plain_schema(columns: Sequence[str], first: Sequence[Record]) -> tuple[pa.Schema, bool] | None:
     """The types of plain records, and whether there are numbers among them; None where they are not plain."""
     types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-    found = {name: {type(record[name]) for record in first if record.get(name) is not None} for name in columns}
+    found = {
+        name: {type(record[name]) for record in first if record.get(name) is not None} for name in columns
+    }
     if any(len(kinds) > 1 or not kinds <= types.keys() for kinds in found.values()):
         return None
     try:
