@@ -7,18 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.options import (
-    AnnotatorColumn,
-    Classes,
-    Columns,
-    ItemColumn,
-    ItemTable,
-    LabelColumn,
-    LabelTypes,
-    SafeCsv,
-    in_list,
-)
 from dissensus.cli.terminal import amounts, count, say
 from dissensus.errors import DataError, ParameterError
 
@@ -41,11 +31,11 @@ def import_labels(
         Path,
         option("FILE", "Table (.csv, .jsonl, .parquet, also .gz) or NAME.store to write.", "--output", "-o"),
     ],
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
     layout: Annotated[
         Literal["long", "wide", "counts"] | None,
         option("LAYOUT", "long, wide (annotators) or counts (classes)."),
@@ -70,11 +60,15 @@ def import_labels(
         Path | None, option("FILE", "Table to write of what is said about the items.")
     ] = None,
     memory: Annotated[str | None, option("SIZE", "Memory to keep to for a store, such as 8GB.")] = None,
-    safe_csv: SafeCsv = False,
+    safe_csv: opt.SafeCsv = False,
 ) -> None:
     """Convert any file of labels to a plain table, or large files to a store."""
-    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
-    more: dict[str, Any] = {"duplicates": duplicates, "format": format, "missing_words": in_list(missing_words)}
+    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
+    more: dict[str, Any] = {
+        "duplicates": duplicates,
+        "format": format,
+        "missing_words": opt.in_list(missing_words),
+    }
     only_tables: dict[str, Any] = {
         "layout": layout,
         "question": question,
@@ -146,10 +140,10 @@ def export_labels(
             autocompletion=format_names,
         ),
     ] = None,
-    items: ItemTable = None,
+    items: opt.ItemTable = None,
     question: Annotated[str, option("NAME", "Label Studio: the name of the control.")] = "label",
     to_name: Annotated[str, option("NAME", "Label Studio: the name of what is labelled.")] = "text",
-    safe_csv: SafeCsv = False,
+    safe_csv: opt.SafeCsv = False,
 ) -> None:
     """Write refined labels for another tool: tables, Hugging Face, Label Studio."""
     from dissensus.tables.results import for_spreadsheets

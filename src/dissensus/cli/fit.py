@@ -7,41 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.options import (
-    ALL_CORES,
-    CLUSTERS,
-    AnnotatorColumn,
-    AnnotatorTable,
-    Anonymise,
-    Classes,
-    Cluster,
-    Columns,
-    Features,
-    Force,
-    ItemColumn,
-    ItemTable,
-    Jobs,
-    Json,
-    LabelColumn,
-    LabelFile,
-    LabelTypes,
-    NoReport,
-    OutputDirectory,
-    SafeCsv,
-    Scratch,
-    Seed,
-    SetOption,
-    Title,
-    check_cluster,
-    command_line,
-    model_names,
-    parse_setting,
-    resumable,
-    say_written,
-    stem,
-    with_features,
-)
 from dissensus.cli.terminal import amounts, count, note, say, say_missing, say_page, show_json, show_table
 from dissensus.errors import ParameterError
 
@@ -63,21 +30,22 @@ RANKS_SHOWN = 20
 )
 def fit(
     context: typer.Context,
-    file: LabelFile,
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    items: ItemTable = None,
-    annotators: AnnotatorTable = None,
+    file: opt.LabelFile,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    items: opt.ItemTable = None,
+    annotators: opt.AnnotatorTable = None,
     gold: Annotated[Path | None, option("FILE", "Table of right labels: item, label.")] = None,
     text_column: Annotated[
         str | None, option("NAME", "Column of --items whose texts become features.")
     ] = None,
-    features: Features = None,
+    features: opt.Features = None,
     model: Annotated[
-        str, option("NAME", "A model; auto takes the best one.", "--model", "-m", autocompletion=model_names)
+        str,
+        option("NAME", "A model; auto takes the best one.", "--model", "-m", autocompletion=opt.model_names),
     ] = "auto",
     item_clusters: Annotated[
         int | None, option("K", "Number of item clusters.", "--item-clusters", "-k")
@@ -85,42 +53,45 @@ def fit(
     annotator_clusters: Annotated[
         int | None, option("L", "Number of annotator clusters.", "--annotator-clusters", "-l")
     ] = None,
-    set: SetOption = [],
+    set: opt.SetOption = [],
     estimate: Annotated[str, option("WHAT", "population, annotators or truth.")] = "population",
     represent: Annotated[list[str], option("COLUMN=VALUE", "Whose population; repeatable.")] = [],
     fast: Annotated[bool, option(None, "Leave sampled models out: seconds, not minutes.", "--fast")] = False,
     thorough: Annotated[bool, option(None, "Also try the slowest model, latent.", "--thorough")] = False,
     test_size: Annotated[float, option("SHARE", "Share of labels hidden to judge models (0.2).")] = 0.2,
-    seed: Seed = 0,
-    jobs: Jobs = ALL_CORES,
-    output: OutputDirectory = None,
-    force: Force = False,
-    no_report: NoReport = False,
-    title: Title = None,
-    anonymise: Anonymise = False,
-    safe_csv: SafeCsv = False,
+    seed: opt.Seed = 0,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    output: opt.OutputDirectory = None,
+    force: opt.Force = False,
+    no_report: opt.NoReport = False,
+    title: opt.Title = None,
+    anonymise: opt.Anonymise = False,
+    safe_csv: opt.SafeCsv = False,
     memory: Annotated[str | None, option("SIZE", "Memory that may be used, such as 8GB.")] = None,
     checkpoint: Annotated[Path | None, option("DIR", "Keep the fit's state here; a rerun goes on.")] = None,
-    cluster: Cluster = None,
-    scratch: Scratch = None,
+    cluster: opt.Cluster = None,
+    scratch: opt.Scratch = None,
     verbose: Annotated[bool, option(None, "Show the models compared, too.", "--verbose", "-v")] = False,
-    as_json: Json = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Refine labels: choose a model, fit it, write shares, annotators and a page."""
     from dissensus.models import build_model
     from dissensus.params import n_bytes
     from dissensus.tables.results import check_output
 
-    directory = output or Path(f"{stem(file)}-refined")
+    directory = output or Path(f"{opt.stem(file)}-refined")
     check_output(directory, force)
-    sizes = {CLUSTERS["item_clusters"]: item_clusters, CLUSTERS["annotator_clusters"]: annotator_clusters}
+    sizes = {
+        opt.CLUSTERS["item_clusters"]: item_clusters,
+        opt.CLUSTERS["annotator_clusters"]: annotator_clusters,
+    }
     settings = {name: size for name, size in sizes.items() if size is not None}
-    settings |= dict(map(parse_setting, set))
+    settings |= dict(map(opt.parse_setting, set))
     if model != "auto":  # refuse what cannot be before any file is read
         build_model(model, settings, seed=seed, n_jobs=jobs)
     elif settings:
         raise ParameterError(f"{next(iter(settings))}: name the model that should take it, as in --model pgm")
-    check_cluster(cluster)
+    opt.check_cluster(cluster)
     allowed = None if memory is None else n_bytes(memory, "fit")
     from dissensus.large.resources import resources
     from dissensus.tables.results import for_spreadsheets
@@ -128,16 +99,19 @@ def fit(
     from dissensus.workflow.refine import fit as refine
     from dissensus.workflow.runs import write_run
 
-    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     with within_memory(allowed):
         labels = columns.read(file, items=items, annotators=annotators, gold=gold)
-    labels = with_features(labels, features, text_column)
+    labels = opt.with_features(labels, features, text_column)
     if anonymise:
         from dissensus.annotators.pseudonyms import pseudonymised
 
         labels = pseudonymised(labels)
     used = resources(n_workers=jobs, cluster=cluster, scratch=scratch, memory=memory, checkpoint=checkpoint)
-    with resumable(checkpoint, f"{checkpoint} keeps the fit: run the same again to go on"), used as resource:
+    with (
+        opt.resumable(checkpoint, f"{checkpoint} keeps the fit: run the same again to go on"),
+        used as resource,
+    ):
         run = refine(
             labels,
             model,
@@ -155,7 +129,7 @@ def fit(
             summary = write_run(
                 run,
                 directory,
-                command=command_line(context),
+                command=opt.command_line(context),
                 source=str(file),
                 reading=columns.given(),
                 force=force,
@@ -217,7 +191,7 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
         _show_model(run)
     if REPORT in summary["files"]:
         say_page(directory / REPORT)
-    say_written(directory, summary["files"])
+    opt.say_written(directory, summary["files"])
     say_missing(summary["report_missing"], directory)
     _note_chains(run)
 
@@ -278,29 +252,29 @@ def update(
     context: typer.Context,
     place: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
     file: Annotated[Path, typer.Argument(metavar="NEW", help="The labels to add.")],
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    items: ItemTable = None,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    items: opt.ItemTable = None,
     output: Annotated[
         Path | None, option("DIR", "Directory to write (RUN itself).", "--output", "-o")
     ] = None,
-    no_report: NoReport = False,
-    as_json: Json = False,
+    no_report: opt.NoReport = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Add labels to a run: its sampler goes on, any other model is fitted again."""
     from dissensus.workflow.runs import reading_of, update_run
 
-    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     new = columns.read(file, like=reading_of(place), **({} if items is None else {"items": items}))
     with last_result():
         summary = update_run(
             place,
             new,
             output,
-            command=command_line(context),
+            command=opt.command_line(context),
             source=str(file),
             page=None if no_report else {"title": file.name},
         )
@@ -314,5 +288,5 @@ def update(
         say(f"• {step}")
     if "report.html" in summary["files"]:
         say_page(directory / "report.html")
-    say_written(directory, summary["files"])
+    opt.say_written(directory, summary["files"])
     say_missing(summary["report_missing"], directory)

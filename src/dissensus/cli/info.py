@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus._version import __version__
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples
-from dissensus.cli.options import Json, model_names
 from dissensus.cli.terminal import say, show_json, show_table
 from dissensus.errors import install_command
 from dissensus.params import n_cores, physical_memory
@@ -40,9 +40,9 @@ CORE = "core"
 def info(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="[MODEL]", help="A model, for its settings.", autocompletion=model_names),
+        typer.Argument(metavar="[MODEL]", help="A model, for its settings.", autocompletion=opt.model_names),
     ] = None,
-    as_json: Json = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Show versions, extras and models, or the settings of one model."""
     if model is not None:

@@ -5,22 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, option
 from dissensus.cli.look import bias_words
-from dissensus.cli.options import (
-    AnnotatorColumn,
-    AnnotatorTable,
-    Classes,
-    Columns,
-    ItemColumn,
-    ItemTable,
-    Json,
-    LabelColumn,
-    LabelsOrRun,
-    LabelTypes,
-    in_list,
-    write_columns,
-)
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.progress import shown
 
@@ -39,14 +26,14 @@ RATES_SHOWN = 40
     )
 )
 def judges(
-    place: LabelsOrRun,
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    items: ItemTable = None,
-    annotators: AnnotatorTable = None,
+    place: opt.LabelsOrRun,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    items: opt.ItemTable = None,
+    annotators: opt.AnnotatorTable = None,
     judges: Annotated[list[str], option("WHO", "Judges: ids, a pattern, a column, or COLUMN=VALUE.")] = [],
     epsilon: Annotated[
         float, option("E", "Advantage granted to a judge: 0.2 beside experts, 0.1 beside a crowd.")
@@ -56,24 +43,24 @@ def judges(
         Path | None,
         option("FILE", "A row per judge (.csv, .jsonl, .parquet), or all as .json.", "--output", "-o"),
     ] = None,
-    as_json: Json = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Compare language models with humans: may one stand in for a human?"""
     from dissensus.judges.report import judge_report
     from dissensus.tables.results import write_json
     from dissensus.workflow.runs import open_labels
 
-    read = Columns(item_column, annotator_column, label_column, label_type, classes).read
+    read = opt.Columns(item_column, annotator_column, label_column, label_type, classes).read
     labels = open_labels(place, read, items=items, annotators=annotators)
     with shown() as progress:
         progress("comparing judges with humans", 0.0)
-        who = in_list(judges)
+        who = opt.in_list(judges)
         found = judge_report(labels, who[0] if len(who) == 1 else who or None, epsilon, by=by)
     if output is not None and output.suffix == ".json":
         write_json(found.to_dict(), output)
     elif output is not None:
         judged = found.rows()
-        write_columns({name: [row[name] for row in judged] for name in judged[0]}, output)
+        opt.write_columns({name: [row[name] for row in judged] for name in judged[0]}, output)
     if as_json:
         show_json(found.to_dict())
         return

@@ -8,26 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.options import (
-    ALL_CORES,
-    AnnotatorColumn,
-    Anonymise,
-    Classes,
-    Columns,
-    ItemColumn,
-    ItemTable,
-    Jobs,
-    Json,
-    LabelColumn,
-    LabelsOrRun,
-    LabelTypes,
-    OutputTable,
-    SafeCsv,
-    Seed,
-    Title,
-    write_columns,
-)
 from dissensus.cli.terminal import count, say, say_page, show_json, show_table
 
 SHOWN = 10  # annotators of each verdict in the table
@@ -41,19 +23,19 @@ VERDICTS = ("typical", "minority view", "systematic error", "spam", "too few lab
     )
 )
 def describe(
-    place: LabelsOrRun,
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    as_json: Json = False,
+    place: opt.LabelsOrRun,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    as_json: opt.Json = False,
 ) -> None:
     """Say what is in a file: labels, agreement, classes, and what looks wrong."""
     from dissensus.labels import description
     from dissensus.workflow.runs import open_labels
 
-    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     described = description.describe(open_labels(place, columns.read))
     if as_json:
         show_json(described.to_dict())
@@ -63,25 +45,25 @@ def describe(
 
 @app.command(epilog=examples("dissensus annotators votes.csv", "dissensus annotators refined -o who.csv"))
 def annotators(
-    place: LabelsOrRun,
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    output: OutputTable = None,
-    seed: Seed = 0,
-    jobs: Jobs = ALL_CORES,
-    safe_csv: SafeCsv = False,
-    as_json: Json = False,
+    place: opt.LabelsOrRun,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    output: opt.OutputTable = None,
+    seed: opt.Seed = 0,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    safe_csv: opt.SafeCsv = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Tell spam, minority views and systematic errors from typical annotators."""
     from dissensus.workflow.runs import people_of
 
-    read = Columns(item_column, annotator_column, label_column, label_type, classes).read
+    read = opt.Columns(item_column, annotator_column, label_column, label_type, classes).read
     columns, views = people_of(place, read, seed=seed, n_jobs=jobs)
     if output is not None:
-        write_columns(columns, output, safe_csv)
+        opt.write_columns(columns, output, safe_csv)
     if as_json:
         show_json(columns)
         return
@@ -134,19 +116,19 @@ def bias_words(of: str, bias: float, error: float) -> str:
     )
 )
 def report(
-    place: LabelsOrRun,
+    place: opt.LabelsOrRun,
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="The labels of RUN, where it kept none.")
     ] = None,
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    items: ItemTable = None,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    items: opt.ItemTable = None,
     output: Annotated[Path | None, option("FILE", "The page to write.", "--output", "-o")] = None,
-    title: Title = None,
-    anonymise: Anonymise = False,
+    title: opt.Title = None,
+    anonymise: opt.Anonymise = False,
     since: Annotated[Path | None, option("RUN", "An earlier run: say what changed since then.")] = None,
     time_column: Annotated[str | None, option("NAME", "Column of FILE with the time of each label.")] = None,
 ) -> None:
@@ -156,7 +138,7 @@ def report(
     from dissensus.tables.results import changed_file
     from dissensus.workflow.runs import REPORT, open_run
 
-    read = Columns(item_column, annotator_column, label_column, label_type, classes).read
+    read = opt.Columns(item_column, annotator_column, label_column, label_type, classes).read
     saved = open_run(place, read, file, items=items)
     target = output or (place / REPORT if place.is_dir() and saved.summary else Path(REPORT))
     in_run = place.is_dir() and target.resolve() == (place / REPORT).resolve()

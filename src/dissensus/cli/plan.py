@@ -5,24 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, option
-from dissensus.cli.options import (
-    ALL_CORES,
-    AnnotatorColumn,
-    AnnotatorTable,
-    Classes,
-    Columns,
-    ItemColumn,
-    ItemTable,
-    Jobs,
-    Json,
-    LabelColumn,
-    LabelsOrRun,
-    LabelTypes,
-    SafeCsv,
-    Seed,
-    write_columns,
-)
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -39,14 +23,14 @@ SHOWN, ASKED = 10, 8  # items and annotators named
     )
 )
 def plan(
-    place: LabelsOrRun,
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    items: ItemTable = None,
-    annotators: AnnotatorTable = None,
+    place: opt.LabelsOrRun,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    items: opt.ItemTable = None,
+    annotators: opt.AnnotatorTable = None,
     budget: Annotated[int | None, option("N", "Labels that can be paid for, in all.")] = None,
     each: Annotated[int | None, option("N", "Annotators for each item that needs labels.")] = None,
     target_interval: Annotated[float | None, option("WIDTH", "Wanted width of the items' intervals.")] = None,
@@ -57,10 +41,10 @@ def plan(
         option("TOOL", "Write tasks for label-studio, argilla or prodigy.", "--for"),
     ] = "table",
     question: Annotated[str, option("NAME", "Name of the question in that tool.")] = "label",
-    seed: Seed = 0,
-    jobs: Jobs = ALL_CORES,
-    safe_csv: SafeCsv = False,
-    as_json: Json = False,
+    seed: opt.Seed = 0,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    safe_csv: opt.SafeCsv = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Print the next batch: items that need labels or a decision, and why."""
     from dissensus.annotators.findings import label_queue
@@ -68,10 +52,12 @@ def plan(
     from dissensus.models.hpgm.model import HPGM
     from dissensus.workflow.runs import open_run
 
-    read = Columns(item_column, annotator_column, label_column, label_type, classes).read
+    read = opt.Columns(item_column, annotator_column, label_column, label_type, classes).read
     run = open_run(place, read, items=items, annotators=annotators, draws=True, seed=seed, n_jobs=jobs)
     targets = {"target_interval": target_interval, "target_alpha_width": target_alpha_width}
-    asked: dict[str, Any] = {name: value for name, value in {"budget": budget, **targets}.items() if value is not None}
+    asked: dict[str, Any] = {
+        name: value for name, value in {"budget": budget, **targets}.items() if value is not None
+    }
     planned = plan_labels(run.labels, run.model, **asked) if asked and isinstance(run.model, HPGM) else None
     wanted = budget or (planned.budget if planned is not None and target_interval is not None else None)
     batch = label_queue(run.labels, run.model, budget=wanted or None, each=each)
@@ -130,7 +116,7 @@ def _write(batch: Any, labels: Any, output: Path, tool: str, question: str, safe
     texts = texts_of(labels, None)
     columns = batch.columns() | ({} if texts is None else {"text": [texts[m] for m in batch.code]})
     if tool == "table":
-        write_columns(columns, output, safe_csv)
+        opt.write_columns(columns, output, safe_csv)
         return
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     plain = [{"text": None, **row, "item": str(row["item"]), "label": str(row["label"])} for row in rows]

@@ -9,30 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.options import (
-    ALL_CORES,
-    CLUSTERS,
-    AnnotatorColumn,
-    Classes,
-    Columns,
-    Features,
-    Force,
-    ItemColumn,
-    ItemTable,
-    Jobs,
-    Json,
-    LabelColumn,
-    LabelFile,
-    LabelTypes,
-    OutputDirectory,
-    Seed,
-    command_line,
-    parse_setting,
-    parse_values,
-    say_written,
-    with_features,
-)
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.errors import ParameterError
 
@@ -51,14 +29,14 @@ USUAL_MODELS = ["fmm", "pgm"]
 )
 def recover(
     context: typer.Context,
-    file: LabelFile,
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    items: ItemTable = None,
-    features: Features = None,
+    file: opt.LabelFile,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    items: opt.ItemTable = None,
+    features: opt.Features = None,
     model: Annotated[
         list[str], option("'NAME [SETTING=VALUE …]'", "A model; repeatable (fmm and pgm).", "--model", "-m")
     ] = [],
@@ -73,11 +51,11 @@ def recover(
     ] = None,
     draws: Annotated[int, option("N", "How often labels are drawn (5).")] = 5,
     weight_by: Annotated[str | None, option("WHAT", "Count labels or annotators alike.")] = None,
-    seed: Seed = 0,
-    jobs: Jobs = ALL_CORES,
-    output: OutputDirectory = None,
-    force: Force = False,
-    as_json: Json = False,
+    seed: opt.Seed = 0,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    output: opt.OutputDirectory = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Measure how close models come to labels kept back, from how few labels."""
     models = _models(model, {"item_clusters": item_clusters, "annotator_clusters": annotator_clusters})
@@ -88,16 +66,16 @@ def recover(
 
     if output is not None:
         check_output(output, force)
-    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
-    labels = with_features(columns.read(file, items=items), features)
-    wholes = None if labels_shown is None else parse_values(labels_shown)
+    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
+    labels = opt.with_features(columns.read(file, items=items), features)
+    wholes = None if labels_shown is None else opt.parse_values(labels_shown)
     if wholes and not all(type(value) is int for value in wholes):
         raise ParameterError(f"{labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
     with resources(n_workers=jobs):
         found = measure(labels, models, wholes, n_draws=draws, weight_by=weight_by, n_jobs=jobs, seed=seed)
     files: list[str] = []
     if output is not None:
-        notice = {"command": command_line(context), "source": str(file)}
+        notice = {"command": opt.command_line(context), "source": str(file)}
         with last_result():
             files = write_recovery(found, output, **notice, force=force)["files"]
     if as_json:
@@ -105,7 +83,7 @@ def recover(
         return
     _show(found)
     if output is not None:
-        say_written(output, files)
+        opt.say_written(output, files)
 
 
 def _models(asked: list[str], clusters: dict[str, str]) -> dict[str, list[Model]]:
@@ -115,11 +93,11 @@ def _models(asked: list[str], clusters: dict[str, str]) -> dict[str, list[Model]
     groups = {}
     for text in asked or USUAL_MODELS:
         name, *settings = shlex.split(text) or [""]
-        given = dict(map(parse_setting, settings))
+        given = dict(map(opt.parse_setting, settings))
         known = build_model(name, given).get_params(deep=False)
         left_open = {
-            setting: parse_values(clusters[option])
-            for option, setting in CLUSTERS.items()
+            setting: opt.parse_values(clusters[option])
+            for option, setting in opt.CLUSTERS.items()
             if setting in known and setting not in given
         }
         cells = [dict(zip(left_open, cell, strict=True)) for cell in itertools.product(*left_open.values())]
@@ -170,20 +148,20 @@ def score(
     reference: Annotated[
         Path, typer.Argument(metavar="REFERENCE", help="Distributions (p_…), gold, or annotators' labels.")
     ],
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
     metric: Annotated[list[str], option("NAME", "A measure; repeatable.", autocompletion=metric_names)] = [],
     bootstrap: Annotated[int, option("N", "Resamples for the intervals (1000; 0: none).", min=0)] = 1000,
-    as_json: Json = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Score estimates against the truth, gold labels, or labels by annotators."""
     from dissensus.workflow.scoring import LABELS
     from dissensus.workflow.scoring import score as score_files
 
-    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
+    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     scores = score_files(
         estimates,
         reference,

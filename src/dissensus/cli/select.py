@@ -7,38 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.options import (
-    ALL_CORES,
-    CLUSTERS,
-    AnnotatorColumn,
-    Classes,
-    Cluster,
-    Columns,
-    Features,
-    Force,
-    ItemColumn,
-    ItemTable,
-    Jobs,
-    Json,
-    LabelColumn,
-    LabelFile,
-    LabelTypes,
-    NoReport,
-    OutputDirectory,
-    Scratch,
-    Seed,
-    SetOption,
-    check_cluster,
-    command_line,
-    model_names,
-    parse_setting,
-    parse_values,
-    resumable,
-    say_written,
-    stem,
-    with_features,
-)
 from dissensus.cli.terminal import amounts, cell, count, say, say_missing, show_json, show_table
 
 if TYPE_CHECKING:
@@ -56,16 +26,16 @@ USUAL = "3:20"
 )
 def select(
     context: typer.Context,
-    file: LabelFile,
-    item_column: ItemColumn = None,
-    annotator_column: AnnotatorColumn = [],
-    label_column: LabelColumn = [],
-    label_type: LabelTypes = None,
-    classes: Classes = [],
-    items: ItemTable = None,
-    features: Features = None,
+    file: opt.LabelFile,
+    item_column: opt.ItemColumn = None,
+    annotator_column: opt.AnnotatorColumn = [],
+    label_column: opt.LabelColumn = [],
+    label_type: opt.LabelTypes = None,
+    classes: opt.Classes = [],
+    items: opt.ItemTable = None,
+    features: opt.Features = None,
     model: Annotated[
-        str, option("NAME", "Model to search (pgm).", "--model", "-m", autocompletion=model_names)
+        str, option("NAME", "Model to search (pgm).", "--model", "-m", autocompletion=opt.model_names)
     ] = "pgm",
     item_clusters: Annotated[
         str | None, option("3:20", "Numbers of item clusters.", "--item-clusters", "-k")
@@ -76,48 +46,53 @@ def select(
     grid: Annotated[
         list[str], option("NAME=VALUES", "Values of another setting; repeatable.", "--grid", "-g")
     ] = [],
-    set: SetOption = [],
+    set: opt.SetOption = [],
     criterion: Annotated[str, option("NAME", "held-out, dev, or another criterion.")] = "held-out",
     dev: Annotated[Path | None, option("FILE", "Labels of other items, to judge settings by.")] = None,
     test_size: Annotated[float, option("SHARE", "Share of the labels that is hidden (0.2).")] = 0.2,
     repeats: Annotated[int, option("N", "Splits on which the best settings are tried (5).")] = 5,
-    seed: Seed = 0,
-    jobs: Jobs = ALL_CORES,
-    output: OutputDirectory = None,
-    force: Force = False,
-    no_report: NoReport = False,
-    cluster: Cluster = None,
-    scratch: Scratch = None,
-    as_json: Json = False,
+    seed: opt.Seed = 0,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    output: opt.OutputDirectory = None,
+    force: opt.Force = False,
+    no_report: opt.NoReport = False,
+    cluster: opt.Cluster = None,
+    scratch: opt.Scratch = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Choose K and L, or any setting, by hidden labels; a killed search goes on."""
     from dissensus.models import build_model, check_known
     from dissensus.tables.results import check_output, claimed
 
-    directory = output or Path(f"{stem(file)}-search")
+    directory = output or Path(f"{opt.stem(file)}-search")
     check_output(directory, force)
-    check_cluster(cluster)
-    estimator = build_model(model, dict(map(parse_setting, set)), seed=seed)
+    opt.check_cluster(cluster)
+    estimator = build_model(model, dict(map(opt.parse_setting, set)), seed=seed)
     known = estimator.get_params(deep=False)
-    sizes = {CLUSTERS["item_clusters"]: item_clusters, CLUSTERS["annotator_clusters"]: annotator_clusters}
+    sizes = {
+        opt.CLUSTERS["item_clusters"]: item_clusters,
+        opt.CLUSTERS["annotator_clusters"]: annotator_clusters,
+    }
     values = {
-        name: parse_values(given or USUAL)
+        name: opt.parse_values(given or USUAL)
         for name, given in sizes.items()
         if given is not None or name in known
     }
-    values |= {name.strip(): parse_values(tried) for name, _, tried in (text.partition("=") for text in grid)}
+    values |= {
+        name.strip(): opt.parse_values(tried) for name, _, tried in (text.partition("=") for text in grid)
+    }
     check_known(model, values, known)
     from dissensus.evaluate.select import select as search
     from dissensus.large.resources import resources
     from dissensus.workflow.runs import write_selection
 
-    columns = Columns(item_column, annotator_column, label_column, label_type, classes)
-    labels = with_features(columns.read(file, items=items), features)
-    others = None if dev is None else with_features(columns.read(dev, items=items), features)
-    notice: dict[str, Any] = {"command": command_line(context), "source": str(file)}
+    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
+    labels = opt.with_features(columns.read(file, items=items), features)
+    others = None if dev is None else opt.with_features(columns.read(dev, items=items), features)
+    notice: dict[str, Any] = {"command": opt.command_line(context), "source": str(file)}
     kept = directory, f"{directory} keeps what is finished: run the same again"
     with (
-        resumable(*kept),
+        opt.resumable(*kept),
         claimed(directory, notice, force),
         resources(n_workers=jobs, cluster=cluster, scratch=scratch),
     ):
@@ -133,7 +108,7 @@ def select(
             n_jobs=jobs,
             seed=seed,
         )
-    with resumable(*kept), last_result():
+    with opt.resumable(*kept), last_result():
         page = None if no_report else {"title": file.name}
         summary = write_selection(selection, labels, directory, **notice, reading=columns.given(), page=page)
     if as_json:
@@ -142,7 +117,7 @@ def select(
     say(amounts(labels))
     _show(selection, criterion)
     say_missing(summary["report_missing"], directory)
-    say_written(directory, summary["files"])
+    opt.say_written(directory, summary["files"])
 
 
 def _show(selection: Selection, criterion: str) -> None:

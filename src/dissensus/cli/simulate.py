@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.options import Force, Json, OutputDirectory, Seed, command_line, say_written
 from dissensus.cli.terminal import amounts, say, say_page, show_json, show_table
 from dissensus.errors import ParameterError
 
@@ -52,10 +52,10 @@ def simulate(
     gamma: Annotated[str, option("G[,G…]", "Dirichlet of the item cluster sizes.")] = "5",
     tau: Annotated[str, option("T[,T…]", "Dirichlet of the annotator cluster sizes.")] = "5",
     pairs: Annotated[Path | None, option("FILE", "Labels whose items and annotators are taken.")] = None,
-    seed: Seed = 0,
-    output: OutputDirectory = None,
-    force: Force = False,
-    as_json: Json = False,
+    seed: opt.Seed = 0,
+    output: opt.OutputDirectory = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Draw labels from the generative process, and write them with their truth."""
     from dissensus.labels import simulation
@@ -79,13 +79,13 @@ def simulate(
     }
     drawn = simulation.simulate(**settings)
     with last_result():
-        command = command_line(context)
+        command = opt.command_line(context)
         summary = write_simulation(drawn, directory, settings=settings, command=command, force=force)
     if as_json:
         show_json(summary)
         return
     say(amounts(drawn.annotations))
-    say_written(directory, summary["files"])
+    opt.say_written(directory, summary["files"])
 
 
 def numbers(name: str, text: str) -> float | list[float]:
@@ -139,10 +139,10 @@ CROWD: dict[str, Any] = {
 @app.command(epilog=examples("dissensus demo", "dissensus demo --seed 3 -o demo-output"))
 def demo(
     context: typer.Context,
-    seed: Seed = 0,
-    output: OutputDirectory = None,
-    force: Force = False,
-    as_json: Json = False,
+    seed: opt.Seed = 0,
+    output: opt.OutputDirectory = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Simulate a crowd whose truth is known, and show how close models come."""
     from dissensus.evaluate.bootstrap import bootstrap_interval
@@ -179,7 +179,7 @@ def demo(
             }
         )
     rows.sort(key=lambda row: row["kl"]["value"])
-    command, page = command_line(context), {"title": "A simulated crowd"}
+    command, page = opt.command_line(context), {"title": "A simulated crowd"}
     with last_result(), output_directory(directory, force) as folder:
         write_simulation(simulation, folder / "crowd", settings=CROWD, command=command)
         write_run(run, folder / "refined", command=command, source="crowd/annotations.csv", page=page)
