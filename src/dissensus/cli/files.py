@@ -62,7 +62,7 @@ def import_labels(
     memory: Annotated[str | None, option("SIZE", "Memory to keep to for a store, such as 8GB.")] = None,
     safe_csv: opt.SafeCsv = False,
 ) -> None:
-    """Convert any file of labels to a plain table, or large files to a store."""
+    """Convert any file of labels to a table or a store."""
     columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     more: dict[str, Any] = {
         "duplicates": duplicates,
@@ -145,7 +145,7 @@ def export_labels(
     to_name: Annotated[str, option("NAME", "Label Studio: the name of what is labelled.")] = "text",
     safe_csv: opt.SafeCsv = False,
 ) -> None:
-    """Write refined labels for another tool: tables, Hugging Face, Label Studio."""
+    """Write refined labels for another tool."""
     from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.tables import open_table
     from dissensus.tables.write import write_labels

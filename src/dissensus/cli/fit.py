@@ -39,13 +39,11 @@ def fit(
     items: opt.ItemTable = None,
     annotators: opt.AnnotatorTable = None,
     gold: Annotated[Path | None, option("FILE", "Table of right labels: item, label.")] = None,
-    text_column: Annotated[
-        str | None, option("NAME", "Column of --items whose texts become features.")
-    ] = None,
+    text_column: Annotated[str | None, option("NAME", "Column of the items' text.")] = None,
     features: opt.Features = None,
     model: Annotated[
         str,
-        option("NAME", "A model; auto takes the best one.", "--model", "-m", autocompletion=opt.model_names),
+        option("NAME", "A model (auto: the best).", "--model", "-m", autocompletion=opt.model_names),
     ] = "auto",
     item_clusters: Annotated[
         int | None, option("K", "Number of item clusters.", "--item-clusters", "-k")
@@ -74,17 +72,14 @@ def fit(
     verbose: Annotated[bool, option(None, "Show the models compared, too.", "--verbose", "-v")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Refine labels: choose a model, fit it, write shares, annotators and a page."""
+    """Refine labels, and write a page to look at."""
     from dissensus.models import build_model
     from dissensus.params import n_bytes
     from dissensus.tables.results import check_output
 
     directory = output or Path(f"{opt.stem(file)}-refined")
     check_output(directory, force)
-    sizes = {
-        opt.CLUSTERS["item_clusters"]: item_clusters,
-        opt.CLUSTERS["annotator_clusters"]: annotator_clusters,
-    }
+    sizes = dict(zip(opt.CLUSTERS, (item_clusters, annotator_clusters), strict=True))
     settings = {name: size for name, size in sizes.items() if size is not None}
     settings |= dict(map(opt.parse_setting, set))
     if model != "auto":  # refuse what cannot be before any file is read
@@ -108,10 +103,8 @@ def fit(
 
         labels = pseudonymised(labels)
     used = resources(n_workers=jobs, cluster=cluster, scratch=scratch, memory=memory, checkpoint=checkpoint)
-    with (
-        opt.resumable(checkpoint, f"{checkpoint} keeps the fit: run the same again to go on"),
-        used as resource,
-    ):
+    kept = f"{checkpoint} keeps the fit: run the same again to go on"
+    with opt.resumable(checkpoint, kept), used as resource:
         run = refine(
             labels,
             model,
@@ -264,7 +257,7 @@ def update(
     no_report: opt.NoReport = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Add labels to a run: its sampler goes on, any other model is fitted again."""
+    """Add labels to a run."""
     from dissensus.workflow.runs import reading_of, update_run
 
     columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)

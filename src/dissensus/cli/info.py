@@ -44,7 +44,7 @@ def info(
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Show versions, extras and models, or the settings of one model."""
+    """Show versions, extras, models and their settings."""
     if model is not None:
         _show_settings(model, as_json)
         return

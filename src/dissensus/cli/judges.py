@@ -45,7 +45,7 @@ def judges(
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Compare language models with humans: may one stand in for a human?"""
+    """Compare language models with humans."""
     from dissensus.judges.report import judge_report
     from dissensus.tables.results import write_json
     from dissensus.workflow.runs import open_labels

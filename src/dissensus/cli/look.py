@@ -31,7 +31,7 @@ def describe(
     classes: opt.Classes = [],
     as_json: opt.Json = False,
 ) -> None:
-    """Say what is in a file: labels, agreement, classes, and what looks wrong."""
+    """Say what is in a file: agreement, labels, classes."""
     from dissensus.labels import description
     from dissensus.workflow.runs import open_labels
 
@@ -57,7 +57,7 @@ def annotators(
     safe_csv: opt.SafeCsv = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Tell spam, minority views and systematic errors from typical annotators."""
+    """Tell spam, minority views and errors apart."""
     from dissensus.workflow.runs import people_of
 
     read = opt.Columns(item_column, annotator_column, label_column, label_type, classes).read
@@ -132,7 +132,7 @@ def report(
     since: Annotated[Path | None, option("RUN", "An earlier run: say what changed since then.")] = None,
     time_column: Annotated[str | None, option("NAME", "Column of FILE with the time of each label.")] = None,
 ) -> None:
-    """Write a fitted model as one page to look at, again."""
+    """Write the page of a run again."""
     from dissensus.report.page import write_report
     from dissensus.tables.layouts import read_times
     from dissensus.tables.results import changed_file

@@ -24,16 +24,14 @@ if TYPE_CHECKING:
 
 LabelFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="Labels: CSV, TSV, JSONL, Parquet, a tool's export, or a store."),
+    typer.Argument(metavar="FILE", help="CSV, TSV, JSONL, Parquet, an export, or a store."),
 ]
 LabelsOrRun = Annotated[
     Path, typer.Argument(metavar="FILE|RUN", help="Labels, or the directory of a finished run.")
 ]
 ItemColumn = Annotated[str | None, option("NAME", "Column of the item ids.")]
-AnnotatorColumn = Annotated[
-    list[str], option("NAME", "Column of the annotators; repeat it for a wide table.")
-]
-LabelColumn = Annotated[list[str], option("NAME", "Column of the labels; repeat it for a column per class.")]
+AnnotatorColumn = Annotated[list[str], option("NAME", "Column of annotators (repeat it if wide).")]
+LabelColumn = Annotated[list[str], option("NAME", "Column of labels (repeat it if one per class).")]
 LabelTypes = Annotated[
     Literal["nominal", "ordinal", "numeric", "multi", "pairwise"] | None,
     option("TYPE", "nominal, ordinal, numeric, multi or pairwise."),
@@ -97,7 +95,7 @@ def with_features(labels: Annotations, features: Path | None, text_column: str |
 
 # ---- the model ----------------------------------------------------------------------------------------
 
-CLUSTERS = {"item_clusters": "n_item_clusters", "annotator_clusters": "n_annotator_clusters"}
+CLUSTERS = ("n_item_clusters", "n_annotator_clusters")
 ALL_CORES = -1
 
 
@@ -185,7 +183,7 @@ OutputTable = Annotated[
 ]
 Json = Annotated[bool, option(None, "Print the result as JSON.", "--json")]
 Force = Annotated[bool, option(None, "Write into a directory that is not ours.", "--force")]
-SafeCsv = Annotated[bool, option(None, "Quote texts that a spreadsheet takes for formulas.", "--safe-csv")]
+SafeCsv = Annotated[bool, option(None, "Quote what a spreadsheet would compute.", "--safe-csv")]
 NoReport = Annotated[bool, option(None, "Write no page.", "--no-report")]
 Title = Annotated[str | None, option("TEXT", "Title of the page.", "--title")]
 Anonymise = Annotated[bool, option(None, "Write numbers in place of the annotators' ids.", "--anonymise")]

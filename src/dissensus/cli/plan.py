@@ -46,7 +46,7 @@ def plan(
     safe_csv: opt.SafeCsv = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Print the next batch: items that need labels or a decision, and why."""
+    """Print the next items to label or decide, and why."""
     from dissensus.annotators.findings import label_queue
     from dissensus.annotators.plan import plan_labels
     from dissensus.models.hpgm.model import HPGM

@@ -57,8 +57,8 @@ def recover(
     force: opt.Force = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Measure how close models come to labels kept back, from how few labels."""
-    models = _models(model, {"item_clusters": item_clusters, "annotator_clusters": annotator_clusters})
+    """Measure how close models come, from how few labels."""
+    models = _models(model, dict(zip(opt.CLUSTERS, (item_clusters, annotator_clusters), strict=True)))
     from dissensus.evaluate.recovery import recover as measure
     from dissensus.large.resources import resources
     from dissensus.tables.results import check_output
@@ -96,8 +96,8 @@ def _models(asked: list[str], clusters: dict[str, str]) -> dict[str, list[Model]
         given = dict(map(opt.parse_setting, settings))
         known = build_model(name, given).get_params(deep=False)
         left_open = {
-            setting: opt.parse_values(clusters[option])
-            for option, setting in opt.CLUSTERS.items()
+            setting: opt.parse_values(values)
+            for setting, values in clusters.items()
             if setting in known and setting not in given
         }
         cells = [dict(zip(left_open, cell, strict=True)) for cell in itertools.product(*left_open.values())]
@@ -157,7 +157,7 @@ def score(
     bootstrap: Annotated[int, option("N", "Resamples for the intervals (1000; 0: none).", min=0)] = 1000,
     as_json: opt.Json = False,
 ) -> None:
-    """Score estimates against the truth, gold labels, or labels by annotators."""
+    """Score estimates against a reference."""
     from dissensus.workflow.scoring import LABELS
     from dissensus.workflow.scoring import score as score_files
 

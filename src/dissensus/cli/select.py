@@ -60,7 +60,7 @@ def select(
     scratch: opt.Scratch = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Choose K and L, or any setting, by hidden labels; a killed search goes on."""
+    """Choose K and L, or any setting, by hidden labels."""
     from dissensus.models import build_model, check_known
     from dissensus.tables.results import check_output, claimed
 
@@ -69,10 +69,7 @@ def select(
     opt.check_cluster(cluster)
     estimator = build_model(model, dict(map(opt.parse_setting, set)), seed=seed)
     known = estimator.get_params(deep=False)
-    sizes = {
-        opt.CLUSTERS["item_clusters"]: item_clusters,
-        opt.CLUSTERS["annotator_clusters"]: annotator_clusters,
-    }
+    sizes = dict(zip(opt.CLUSTERS, (item_clusters, annotator_clusters), strict=True))
     values = {
         name: opt.parse_values(given or USUAL)
         for name, given in sizes.items()

@@ -57,7 +57,7 @@ def simulate(
     force: opt.Force = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Draw labels from the generative process, and write them with their truth."""
+    """Draw labels whose truth is known."""
     from dissensus.labels import simulation
     from dissensus.tables.results import check_output
 
@@ -144,7 +144,7 @@ def demo(
     force: opt.Force = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Simulate a crowd whose truth is known, and show how close models come."""
+    """Show how close models come to a simulated truth."""
     from dissensus.evaluate.bootstrap import bootstrap_interval
     from dissensus.labels.simulation import simulate
     from dissensus.metrics import accuracy, kl
