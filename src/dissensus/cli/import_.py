@@ -67,25 +67,24 @@ def pack(
         ),
     ],
     output: Annotated[
-        Path, option("STORE", "The store: made, or added to if it is there.", "--output", "-o")
+        Path, option("STORE", "The store to write; one that is there is replaced.", "--output", "-o")
     ],
     columns: Columns,
-    memory: Annotated[str, option("SIZE", "Memory to keep to, such as 512MB or 8GB.")] = "2GB",
-    again: Annotated[
-        bool, option(None, "Add files that are in the store already once more.", "--again")
-    ] = False,
+    memory: Annotated[str | None, option("SIZE", "Memory to keep to, such as 512MB or 8GB.")] = None,
     as_json: Json = False,
 ) -> None:
     """Pack files of labels, larger than memory if need be, into a store that every command reads."""
-    from dissensus.large.packing import pack as pack_files
+    from dissensus.large.packing import write_store
 
     with last_result():
-        manifest = pack_files(files, output, memory=memory, again=again, **columns.settings())
+        settings = columns.settings() | {"duplicates": columns.duplicates or "keep"}
+        settings.pop("missing")
+        manifest = write_store(files, output, memory=memory, **settings)
     if as_json:
         show_json(asdict(manifest))
         return
     for remark in manifest.notes:
-        note(in_shell_words(remark, {"--again", "--item-column", "--annotator-column", "--label-column"}))
+        note(in_shell_words(remark, {"--item-column", "--annotator-column", "--label-column"}))
     items, annotators = count(manifest.n_items, "item"), count(manifest.n_annotators, "annotator")
     classes = count(manifest.n_classes, "class", "classes")
     say(f"{count(manifest.n_labels, 'label')} by {annotators} on {items}, {classes}")
