@@ -26,7 +26,7 @@ def measure(model: str, small: str, large: str) -> dict[str, float]:
     """Seconds and the most memory of apply, and of the log-probability of every label."""
     import dissensus as ds
 
-    learned, asked = ds.open_annotations(small), ds.open_annotations(large)
+    learned, asked = ds.read_annotations(small), ds.read_annotations(large)
     found, moved = {}, None
     with ds.resources(memory=MEMORY):
         fitted = built(model, 10).fit(learned)

@@ -53,7 +53,7 @@ def pack(folder: str, store: str) -> dict[str, Any]:
 
     start = time.perf_counter()
     with OwnMemory() as own:
-        ds.pack(folder, store)
+        ds.write_store(folder, store)
     size = sum(file.stat().st_size for file in Path(store).iterdir())
     return {"seconds": time.perf_counter() - start, "memory": own.most, "bytes": size}
 
@@ -134,7 +134,7 @@ def precision(store: str) -> dict[str, Any]:
     """What single precision changes in a PGM 8 × 8 of thirty iterations, and what it saves."""
     import dissensus as ds
 
-    annotations = ds.open_annotations(store)
+    annotations = ds.read_annotations(store)
     took, fits = {}, {}
     for name in ("double", "single"):
         start = time.perf_counter()
@@ -156,7 +156,7 @@ def clusters_found(store: str, clusters: str) -> dict[str, Any]:
 
     import dissensus as ds
 
-    annotations = ds.open_annotations(store)
+    annotations = ds.read_annotations(store)
     fitted = ds.PGM(*PLANTED, n_restarts=3, max_iter=60, n_jobs=2).fit(annotations)
     item = np.load(clusters)[annotations.items.astype(np.int64)]
     _, annotator, _, _ = Crowd(annotations.n_labels, annotations.n_classes).parameters()

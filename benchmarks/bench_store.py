@@ -1,4 +1,4 @@
-"""Packing a store: seconds, memory and size, beside pyarrow reading the same file.
+"""Writing a store: seconds, memory and size, beside pyarrow reading the same file.
 
 Labels are simulated: five an item, a long-tailed crowd of one annotator per hundred labels, rows in random
 order (the hard case: every chunk has most of the annotators and many of the items). Every figure is from a
@@ -6,7 +6,7 @@ fresh process. "memory" is the most that was the process's own at any moment, pa
 "resident" counts those too. "ratio" is that of processor seconds to pyarrow's for reading the three columns
 of the same file; on a machine with other work they tell more than the clock.
 
-    python benchmarks/bench_store.py [--labels 100000 1000000 10000000] [--memory 2GB] [--kinds parquet csv]
+    python benchmarks/bench_store.py [--labels 100000 1000000 10000000] [--memory 8GB] [--kinds parquet csv]
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ def _names(prefix: str, codes: np.ndarray) -> pa.Array:
 def measure(what: str, file: str, store: str, memory: str) -> dict[str, Any]:
     """Seconds, processor seconds and memory of one task."""
     import dissensus as ds
+    from dissensus.large.store import open_annotations
 
     tasks = {
         "pyarrow": lambda: _read(Path(file)),
-        "pack": lambda: ds.pack(file, store, memory=memory),
-        "open": lambda: ds.open_annotations(store).n_labels,
-        "open unverified": lambda: ds.open_annotations(store, verify=False).n_labels,
+        "write": lambda: ds.write_store(file, store, memory=memory),
+        "open": lambda: ds.read_annotations(store).n_labels,
+        "open unverified": lambda: open_annotations(store, verify=False).n_labels,
         "load": lambda: ds.read_annotations(file).n_labels,
     }
     if what != "pyarrow":
@@ -93,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--labels", type=int, nargs="+", default=[10**5, 10**6, 10**7])
     parser.add_argument("--kinds", nargs="+", default=["parquet", "csv"])
-    parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--memory", default="8GB")
     given = parser.parse_args()
     print("| labels | file | task | seconds | processor | ratio | memory, MB | resident, MB | store, MB |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -108,7 +109,7 @@ def show(folder: Path, n_labels: int, kind: str, memory: str) -> None:
     file, store = folder / f"labels.{kind}", folder / "store"
     write_labels(file, n_labels)
     plain = 1.0
-    for task in ("pyarrow", "pack", "open", "open unverified", "load"):
+    for task in ("pyarrow", "write", "open", "open unverified", "load"):
         found = in_fresh_process(__file__, "--measure", task, file, store, memory)
         plain = found["cpu"] if task == "pyarrow" else plain
         size = sum(part.stat().st_size for part in store.iterdir()) if store.exists() else 0

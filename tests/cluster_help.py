@@ -113,8 +113,8 @@ def stored(annotations: ds.Annotations, folder: Path) -> ds.Annotations:
         strict=True,
     )
     table.write_text("\n".join(["item,annotator,label", *(",".join(map(str, row)) for row in columns)]))
-    ds.pack(table, store)
-    return ds.open_annotations(store)
+    ds.write_store(table, store)
+    return ds.read_annotations(store)
 
 
 class Counting:

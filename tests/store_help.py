@@ -1,4 +1,4 @@
-"""What the store's tests share: random tables of labels in every format, and a budget of a few rows."""
+"""What the store's tests share: random tables of labels in every format, and reading a few rows at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pyarrow import parquet
 
 from dissensus import Annotations
 from dissensus.large import packing
-from dissensus.large.label_files import ChunkLimits
 from dissensus.tables import delimited, json_lines, tables
 
 Row = tuple[str, str, str]
@@ -61,8 +60,8 @@ def same(a: Annotations, b: Annotations) -> None:
 
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read a few rows at a time, and a dozen rows at a time are coded."""
-    monkeypatch.setattr(packing.ChunkLimits, "of", lambda memory: ChunkLimits(10**12, 12, 600))
+    """Files are read a few rows at a time, and their ids are merged often."""
+    monkeypatch.setattr(packing, "NEW_IDS", 600)
     monkeypatch.setattr(tables, "_BATCH", 5)
     monkeypatch.setattr(json_lines, "_BATCH", 5)
     monkeypatch.setattr(delimited, "_BLOCK", 256)

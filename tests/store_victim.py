@@ -1,4 +1,4 @@
-"""A program whose child packs and is stopped: by SIGKILL at a moment named, or by a disk that is full.
+"""A program whose child writes a store and is stopped: by SIGKILL at a moment named, or by a full disk.
 
     python store_victim.py FILE STORE PLANS…
 
@@ -19,8 +19,7 @@ from typing import Any
 import pandas  # noqa: F401  Arrow loads it at times; once is enough for all children
 
 import dissensus as ds
-from dissensus.large import packing
-from dissensus.large.label_files import ChunkLimits
+from dissensus.tables import atomic, delimited
 
 
 def die() -> None:
@@ -39,17 +38,17 @@ def countdown(n: int) -> Any:
     return call
 
 
-def pack(file: str, store: str, how: str, when: float) -> None:
-    vars(packing)["ChunkLimits"].of = lambda memory: ChunkLimits(10**12, 30, 10**6)
+def write(file: str, store: str, how: str, when: float) -> None:
+    vars(delimited)["_BLOCK"] = 2048
     progress = countdown(int(when)) if how == "progress" else lambda what, share: None
     if how == "sync":
-        count, real = countdown(int(when)), packing.sync
-        vars(packing)["sync"] = lambda path: (real(path), count())
+        count, real = countdown(int(when)), atomic.sync
+        vars(atomic)["sync"] = lambda path: (real(path), count())
     if how == "seconds":
         threading.Timer(when, die).start()
     if how == "bytes":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(when), int(when)))
-    ds.pack(file, store, progress=progress)
+    ds.write_store(file, store, progress=progress)
 
 
 def main() -> None:
@@ -60,7 +59,7 @@ def main() -> None:
         child = os.fork()
         if not child:
             try:
-                pack(file, store, how, float(when or 0))
+                write(file, store, how, float(when or 0))
             except ds.DissensusError as error:
                 print(plan, error, flush=True)
                 os._exit(2)
@@ -71,7 +70,7 @@ def main() -> None:
 
 def check(store: str) -> None:
     """What anybody would find now."""
-    manifest = ds.open_annotations(store) if os.path.exists(store) else None  # noqa: PTH110
+    manifest = ds.read_annotations(store) if os.path.exists(store) else None  # noqa: PTH110
     print("found", manifest.n_labels if manifest else None, flush=True)
 
 

@@ -73,7 +73,7 @@ def for_store() -> dict[str, Any]:
 
 def for_scale() -> dict[str, Any]:
     canteen("votes.csv")
-    ds.pack("votes.csv", "votes.store")
+    ds.write_store("votes.csv", "votes.store")
     return {"ds": ds}
 
 

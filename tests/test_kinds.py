@@ -43,7 +43,7 @@ def test_numbers_sort_as_numbers_whatever_they_come_from(
     frame = ratings(*bounds)
     frame.to_csv(tmp_path / "r.csv", index=False)
     frame.to_parquet(tmp_path / "r.parquet")
-    ds.pack(tmp_path / "r.csv", tmp_path / "r.store")
+    ds.write_store(tmp_path / "r.csv", tmp_path / "r.store")
     source: Any = frame if way == "frame" else tmp_path / f"r.{way}"
     labels = ds.read_annotations(source)
     assert [int(name) for name in labels.classes] == sorted(frame["label"].unique())
@@ -55,20 +55,6 @@ def test_numbers_sort_as_numbers_whatever_they_come_from(
     assert ds.describe(labels).alpha == pytest.approx(reference_alpha(frame, "ordinal"), abs=1e-12)
     as_numbers = labels.with_label_type("numeric")
     assert krippendorff_alpha(as_numbers) == pytest.approx(reference_alpha(frame, "interval"), abs=1e-12)
-
-
-def test_a_store_that_grows_keeps_numbers_in_order(tmp_path: Path) -> None:
-    frame = ratings(-5, 12, n_items=40)
-    half = len(frame) // 2
-    for name, part in {"a": frame[:half], "b": frame[half:]}.items():
-        part.to_csv(tmp_path / f"{name}.csv", index=False)
-        ds.pack(tmp_path / f"{name}.csv", tmp_path / "s", label_type="ordinal" if name == "a" else None)
-    grown, whole = ds.open_annotations(tmp_path / "s"), ds.read_annotations(frame, label_type="ordinal")
-    assert grown.label_type == "ordinal"
-    np.testing.assert_array_equal(grown.values, whole.values)
-    np.testing.assert_array_equal(grown.counts.sum(axis=1), whole.counts.sum(axis=1))
-    with pytest.raises(ds.DissensusError, match="packed with label_type='ordinal'"):
-        ds.pack(tmp_path / "b.csv", tmp_path / "s", label_type="nominal")
 
 
 def test_many_numbers_are_ratings_and_classes_refuse_them() -> None:
@@ -260,18 +246,16 @@ def test_words_for_no_answer_are_offered_and_taken(tmp_path: Path) -> None:
         ds.read_annotations(pairs, missing="error")
 
 
-def test_packing_skips_rows_without_a_label(tmp_path: Path) -> None:
+def test_a_store_skips_rows_without_a_label(tmp_path: Path) -> None:
     rows = ["item,annotator,label", "a,x,1", "a,y,", "b,x,NA", ",y,2"]
     (tmp_path / "v.csv").write_text("\n".join(rows[:4]) + "\n")
     said = run("pack", tmp_path / "v.csv", "-o", tmp_path / "s", "--missing-words", "NA")
     assert "note: 2 rows have no label (blank, or 'NA') and are skipped" in said.stderr
     assert ds.read_annotations(tmp_path / "s").n_labels == 1
-    with pytest.raises(ds.DissensusError, match="line 3: the label is blank"):
-        ds.pack(tmp_path / "v.csv", tmp_path / "t", missing="error")
     (tmp_path / "n.csv").write_text("item,annotator,label\na,x,\n")
     with pytest.raises(ds.DissensusError, match=r"n\.csv: every label is blank"):
-        ds.pack(tmp_path / "n.csv", tmp_path / "t")
+        ds.write_store(tmp_path / "n.csv", tmp_path / "t")
     # rows that are skipped do not move the place that an error names
     (tmp_path / "w.csv").write_text("\n".join(rows) + "\n")
     with pytest.raises(ds.DissensusError, match="line 5: the item is blank"):
-        ds.pack(tmp_path / "w.csv", tmp_path / "u", missing_words=["NA"])
+        ds.write_store(tmp_path / "w.csv", tmp_path / "u", missing_words=["NA"])

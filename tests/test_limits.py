@@ -165,7 +165,7 @@ def test_a_pipe_in_a_folder_is_refused(name: str, tmp_path: Path) -> None:
     folder.mkdir()
     os.mkfifo(folder / name)
     with pytest.raises(DataError, match=rf"{name}: is a pipe or a device; take it out of the folder"):
-        ds.pack(folder, tmp_path / "store")
+        ds.write_store(folder, tmp_path / "store")
     if name not in ("pipe.csv",):
         with pytest.raises(DataError, match="is a pipe or a device"):
             load_export(folder, format="doccano" if "json" in name else "huggingface")

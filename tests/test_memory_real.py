@@ -198,7 +198,7 @@ def most_of(fit):
         thread.join()
     return most[0]
 
-labels = ds.open_annotations(sys.argv[1])
+labels = ds.read_annotations(sys.argv[1])
 model = ds.PGM(8, 8, max_iter=2, tol=0.0) if sys.argv[2] == "pgm" else ds.DawidSkene(max_iter=3, tol=0.0)
 needed = model.memory_needed(labels)
 with ds.resources(memory=needed, scratch=sys.argv[3]):
@@ -217,7 +217,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from pyarrow import parquet
 
     parquet.write_table(pa.table(table), folder / "votes.parquet")
-    ds.pack(folder / "votes.parquet", folder / "votes.store")
+    ds.write_store(folder / "votes.parquet", folder / "votes.store")
     return folder / "votes.store"
 
 
@@ -235,4 +235,4 @@ def test_a_process_keeps_to_its_limit(name: str, store: Path, tmp_path: Path) ->
     found = json.loads(done.stdout)
     assert found["limited"] <= found["needed"]
     if name == "pgm":  # the messages of a round are not in its memory
-        assert found["free"] - found["limited"] > 8 * 8 * ds.open_annotations(store).n_labels
+        assert found["free"] - found["limited"] > 8 * 8 * ds.read_annotations(store).n_labels

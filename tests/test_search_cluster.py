@@ -46,7 +46,7 @@ def store(crowd: Annotations, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "votes.csv").write_text(
         "item,annotator,label\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows)
     )
-    ds.pack(folder / "votes.csv", folder / "votes.store")
+    ds.write_store(folder / "votes.csv", folder / "votes.store")
     return folder / "votes.store"
 
 
@@ -58,7 +58,7 @@ def test_the_table_is_that_of_this_process(client: Any, crowd: Annotations, stor
     here = ds.select(crowd, ds.PGM(max_iter=15), GRID, n_jobs=1, **HOW)
     with ds.resources(cluster=client):
         on_cluster = ds.select(crowd, ds.PGM(max_iter=15), GRID, **HOW)
-        on_store = ds.select(ds.open_annotations(store), ds.PGM(max_iter=15), GRID, **HOW)
+        on_store = ds.select(ds.read_annotations(store), ds.PGM(max_iter=15), GRID, **HOW)
     assert table(on_cluster) == table(here)
     assert table(on_store) == table(here)
     np.testing.assert_array_equal(on_cluster.model.theta_, here.model.theta_)
@@ -66,7 +66,7 @@ def test_the_table_is_that_of_this_process(client: Any, crowd: Annotations, stor
 
 
 def test_labels_of_a_store_do_not_travel(crowd: Annotations, store: Path) -> None:
-    opened = ds.open_annotations(store)
+    opened = ds.read_annotations(store)
     large, small = pickle.dumps(crowd), pickle.dumps(opened)
     assert crowd.item.tobytes() in large
     assert len(small) < 2_000
@@ -82,18 +82,18 @@ def test_labels_of_a_store_do_not_travel(crowd: Annotations, store: Path) -> Non
 
 def test_checkpoints_of_a_store_depend_on_the_annotator_table(store: Path) -> None:
     """Its seal says nothing of the table, which HPGM reads with ``represent=``."""
-    names, kinds = ds.open_annotations(store).annotators, ["human", "model"]
+    names, kinds = ds.read_annotations(store).annotators, ["human", "model"]
     both = [np.resize(kinds[::step], len(names)) for step in (1, -1)]
     tables = [pa.table({"annotator": names.astype(str), "kind": column}) for column in both]
-    opened = [ds.open_annotations(store), *(ds.open_annotations(store, annotators=table) for table in tables)]
+    opened = [ds.read_annotations(store), *(ds.read_annotations(store, annotators=table) for table in tables)]
     assert len({labels.origin for labels in opened}) == 1
     model = ds.HPGM(represent={"kind": "human"})
     assert len({_fit_name(model, labels, {}, "double") for labels in opened}) == 3
 
 
 def test_another_store_at_the_same_path_is_refused(client: Any, store: Path, tmp_path: Path) -> None:
-    annotations = ds.open_annotations(store)
-    annotations = StoredAnnotations.of(annotations, StoreOrigin(store, "0" * 64), annotations.item_pointers)
+    annotations = ds.read_annotations(store)
+    annotations = StoredAnnotations.of(annotations, StoreOrigin(store, "0" * 64))
     with (
         ds.resources(cluster=client),
         pytest.raises(DataError, match="holds other labels on this worker's machine"),
@@ -134,7 +134,7 @@ def test_an_error_of_a_task_is_the_callers(client: Any) -> None:
 
 def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, store: Path, tmp_path: Path) -> None:
     moved = shutil.copytree(store, tmp_path / "votes.store")
-    annotations = ds.open_annotations(moved)
+    annotations = ds.read_annotations(moved)
     moved.rename(tmp_path / "away")
     with (
         ds.resources(cluster=client),

@@ -1,4 +1,4 @@
-"""A store holds what the files say: the same annotations, whatever the format, order, memory and steps."""
+"""A store holds what the files say: the same annotations, whatever the format, order and number of files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from cli_help import failure, run, tree, write_votes
 from dissensus import engine
 from dissensus.errors import DataError, ParameterError
 from dissensus.labels import vocabulary
-from dissensus.large.label_files import ChunkLimits, list_files
-from dissensus.large.store import MANIFEST
+from dissensus.large.packing import list_files
 from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.tables.results import label_table
 from dissensus.tables.write import write_table
@@ -42,8 +41,8 @@ def whole(folder: Path, rows: list[Any], **rules: Any) -> ds.Annotations:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_file_of_any_format_gives_the_same_annotations(kind: str, tmp_path: Path) -> None:
     rows = random_rows(1)
-    ds.pack(write_rows(tmp_path / f"votes.{kind}", rows), tmp_path / "store")
-    packed = ds.open_annotations(tmp_path / "store")
+    ds.write_store(write_rows(tmp_path / f"votes.{kind}", rows), tmp_path / "store")
+    packed = ds.read_annotations(tmp_path / "store")
     same(packed, whole(tmp_path, rows))
     assert packed.notes  # the odd ids are worth a word
 
@@ -52,7 +51,7 @@ def test_a_file_of_any_format_gives_the_same_annotations(kind: str, tmp_path: Pa
 @small
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("duplicates", ["keep", "first", "last"])
-def test_many_files_in_steps_are_bit_for_bit_one_pack(seed: int, duplicates: str, tmp_path: Path) -> None:
+def test_many_files_are_bit_for_bit_one(seed: int, duplicates: str, tmp_path: Path) -> None:
     chance = random.Random(seed)
     files, everything = [], []
     for number in range(4):
@@ -60,53 +59,49 @@ def test_many_files_in_steps_are_bit_for_bit_one_pack(seed: int, duplicates: str
         files.append(write_rows(tmp_path / f"{number}.{chance.choice(FORMATS)}", rows))
         everything += rows
     rules: Any = {"duplicates": duplicates}
-    ds.pack(files, tmp_path / "at-once", **rules)
-    cuts = sorted(chance.sample(range(1, 4), 2))
-    ds.pack(files[: cuts[0]], tmp_path / "in-steps", **rules)
-    ds.pack(files[cuts[0] : cuts[1]], tmp_path / "in-steps")
-    ds.pack(files[cuts[1] :], tmp_path / "in-steps")
-    assert tree(tmp_path / "in-steps") == tree(tmp_path / "at-once")
-    same(ds.open_annotations(tmp_path / "in-steps"), whole(tmp_path, everything, **rules))
+    ds.write_store(files, tmp_path / "many", **rules)
+    expected = whole(tmp_path, everything, **rules)
+    ds.write_store(tmp_path / "whole.csv", tmp_path / "one", **rules)
+    assert tree(tmp_path / "many") == tree(tmp_path / "one")
+    same(ds.read_annotations(tmp_path / "many"), expected)
 
 
-@small
-def test_neither_order_nor_memory_reaches_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_order_nor_pieces_reach_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = random_rows(3)
-    ds.pack(write_rows(tmp_path / "a.parquet", rows), tmp_path / "one")
+    ds.write_store(write_rows(tmp_path / "a.parquet", rows), tmp_path / "one")
     random.Random(0).shuffle(rows)
     file = write_rows(tmp_path / "b.csv", rows)
-    for number, limit in enumerate((5, 40, 1000)):
-        limits = ChunkLimits(10**12, limit, 10**6)
-        monkeypatch.setattr("dissensus.large.packing.ChunkLimits.of", lambda _, limits=limits: limits)
-        ds.pack(file, tmp_path / f"other-{number}")
-        # The manifest names its inputs; the labels are the same to the last byte.
-        manifest, other = tree(tmp_path / "one"), tree(tmp_path / f"other-{number}")
-        del manifest[MANIFEST], other[MANIFEST]
-        assert other == manifest
+    monkeypatch.setattr("dissensus.tables.delimited._BLOCK", 256)
+    for number, limit in enumerate((1, 400, 10**6)):
+        monkeypatch.setattr("dissensus.large.packing.NEW_IDS", limit)
+        ds.write_store(file, tmp_path / f"other-{number}")
+        assert tree(tmp_path / f"other-{number}") == tree(tmp_path / "one")
 
 
-def test_a_packing_run_again_doubles_nothing(tmp_path: Path) -> None:
-    file, store = write_rows(tmp_path / "votes.csv", random_rows(1, 50)), tmp_path / "store"
-    first = ds.pack(file, store)
+def test_a_store_is_replaced_whole(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    one, two = (write_rows(tmp_path / f"{n}.csv", random_rows(n, 50)) for n in (1, 2))
+    ds.write_store(one, store)
     before = tree(store)
-    again = ds.pack(file, store)
-    assert (again.n_labels, again.inputs) == (first.n_labels, first.inputs) == (50, first.inputs)
-    assert again.notes[-1] == f"{file} is in the store already and was skipped (again=True adds it anew)"
+    opened = ds.read_annotations(store)
+    rows = [column.tolist() for column in opened.columns]
+    ds.write_store(two, store)
+    assert tree(store) != before
+    same(ds.read_annotations(store), ds.read_annotations(two))
+    # Labels that were opened before are still those of the first store.
+    assert [column.tolist() for column in opened.columns] == rows
+    ds.write_store(one, store)
     assert tree(store) == before
-    # Another name is no other file; other bytes are, and so is another folder that stands for a column.
-    copy = tmp_path / "copy.csv"
-    copy.write_bytes(file.read_bytes())
-    more = write_rows(tmp_path / "more.csv", random_rows(2, 30))
-    assert ds.pack([copy, more], store).n_labels == 80
-    assert ds.pack(file, store, again=True).n_labels == 130
-    assert ds.pack([file, more], store).n_labels == 130
+    (tmp_path / "empty").mkdir()
+    ds.write_store(one, tmp_path / "empty")
+    assert tree(tmp_path / "empty") == before
 
 
 def test_equal_files_below_different_folders_are_different_labels(tmp_path: Path) -> None:
     for label in ("yes", "no"):
         (tmp_path / "votes" / f"label={label}").mkdir(parents=True)
         (tmp_path / "votes" / f"label={label}" / "part.csv").write_text("item,annotator\n1,a\n")
-    assert ds.pack(tmp_path / "votes", tmp_path / "store").n_labels == 2
+    assert ds.write_store(tmp_path / "votes", tmp_path / "store").n_labels == 2
 
 
 @small
@@ -120,15 +115,15 @@ def test_text_in_quotes_is_the_same_in_pieces(odd: str, end: str, tmp_path: Path
     rows = ["item,annotator,label", *(f"{odd},w{i},yes" for i in range(30)), "last,w1,no"]
     votes = tmp_path / "votes.csv"
     votes.write_bytes((end.join(rows) + end).encode())
-    ds.pack(votes, tmp_path / "store")
-    same(ds.open_annotations(tmp_path / "store"), ds.read_annotations(votes))
+    ds.write_store(votes, tmp_path / "store")
+    same(ds.read_annotations(tmp_path / "store"), ds.read_annotations(votes))
 
 
 def test_numbers_in_parquet_become_text_as_ever(tmp_path: Path) -> None:
     table = pa.table({"item": [10, 9, 10], "worker": [1.5, 2.0, 2.0], "answer": ["x", "y", "x"]})
     parquet.write_table(table, tmp_path / "votes.parquet")
-    ds.pack(tmp_path / "votes.parquet", tmp_path / "store")
-    packed = ds.open_annotations(tmp_path / "store")
+    ds.write_store(tmp_path / "votes.parquet", tmp_path / "store")
+    packed = ds.read_annotations(tmp_path / "store")
     # a store has columns of its own, so it has no guess to tell of
     same(packed, replace(ds.read_annotations(tmp_path / "votes.parquet"), notes=()))
     assert packed.items.tolist() == ["10", "9"]
@@ -141,9 +136,9 @@ def test_a_partitioned_directory_is_its_files_and_its_folders(tmp_path: Path) ->
         folder.mkdir(parents=True)
         (folder / "part-0.csv").write_text(f"item,annotator\n{rows}")
         (folder / "_SUCCESS").touch()
-    ds.pack(tmp_path / "votes", tmp_path / "store")
+    ds.write_store(tmp_path / "votes", tmp_path / "store")
     same(
-        ds.open_annotations(tmp_path / "store"),
+        ds.read_annotations(tmp_path / "store"),
         ds.Annotations.from_arrays(["a", "b", "a"], ["1", "2", "2"], ["yes", "yes", "not sure"]),
     )
 
@@ -152,23 +147,23 @@ def test_a_partitioned_directory_is_its_files_and_its_folders(tmp_path: Path) ->
 def test_declared_classes_keep_their_order_and_their_rule(tmp_path: Path) -> None:
     one = write_votes(tmp_path / "one.csv", "a,1,no\nb,1,yes\n")
     two = write_votes(tmp_path / "two.csv", "a,2,no\nb,2,mabye\n")
-    ds.pack(one, tmp_path / "store", classes=["yes", "perhaps", "no"])
+    ds.write_store(one, tmp_path / "store", classes=["yes", "perhaps", "no"])
     same(
-        ds.open_annotations(tmp_path / "store"),
+        ds.read_annotations(tmp_path / "store"),
         ds.read_annotations(one, classes=["yes", "perhaps", "no"]),
     )
     with pytest.raises(DataError, match=r"two\.csv line 3: label 'mabye' is not in the label set"):
-        ds.pack(two, tmp_path / "store")
-    with pytest.raises(DataError, match="another label set"):
-        ds.pack(one, tmp_path / "store", classes=["no", "yes"])
+        ds.write_store([one, two], tmp_path / "store", classes=["yes", "perhaps", "no"])
+    with pytest.raises(DataError, match="repeats one"):
+        ds.write_store(one, tmp_path / "store", classes=["no", "no"])
 
 
 def test_ids_beyond_two_gigabytes_have_wide_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = random_rows(5)
     expected = whole(tmp_path, rows)
     monkeypatch.setattr(vocabulary, "MOST_TEXT", 100)
-    ds.pack(tmp_path / "whole.csv", tmp_path / "store")
-    packed = ds.open_annotations(tmp_path / "store")
+    ds.write_store(tmp_path / "whole.csv", tmp_path / "store")
+    packed = ds.read_annotations(tmp_path / "store")
     assert packed.item_vocabulary.arrow.type == pa.large_string()
     assert packed.annotator_vocabulary.arrow.type == pa.string()
     assert packed.items.tolist() == expected.items.tolist()
@@ -191,7 +186,7 @@ def test_a_model_learns_the_same_bits(model: Any, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(engine, "LABELS_PER_SHARD", 64)
     crowd = ds.simulate(n_items=120, n_annotators=20, seed=2).annotations
     write_table(label_table(crowd), tmp_path / "votes.parquet")
-    ds.pack(tmp_path / "votes.parquet", tmp_path / "store")
+    ds.write_store(tmp_path / "votes.parquet", tmp_path / "store")
     in_memory = model.fit(tmp_path / "votes.parquet").label_distributions_
     on_store = model.fit(tmp_path / "store").label_distributions_
     assert in_memory.tobytes() == on_store.tobytes()
@@ -201,7 +196,7 @@ def test_side_tables_are_joined_at_opening(tmp_path: Path) -> None:
     votes = write_votes(tmp_path / "votes.csv", "b,1,no\na,1,yes\na,2,no\n")
     (tmp_path / "items.csv").write_text("item,text\na,A\nb,B\nc,C\n")
     (tmp_path / "gold.csv").write_text("item,label\na,perhaps\n")
-    ds.pack(votes, tmp_path / "store")
+    ds.write_store(votes, tmp_path / "store")
     sides: Any = {"items": tmp_path / "items.csv", "gold": tmp_path / "gold.csv"}
     packed, read = (ds.read_annotations(source, **sides) for source in (tmp_path / "store", votes))
     same(packed, read)
@@ -210,10 +205,10 @@ def test_side_tables_are_joined_at_opening(tmp_path: Path) -> None:
     assert packed.gold.tolist() == [1, -1, -1]
 
 
-def test_what_was_settled_at_packing_is_not_asked_again(tmp_path: Path) -> None:
-    ds.pack(write_votes(tmp_path / "votes.csv", "b,1,no\na,1,yes\n"), tmp_path / "store")
+def test_rules_of_a_store_cannot_be_changed_when_it_is_read(tmp_path: Path) -> None:
+    ds.write_store(write_votes(tmp_path / "votes.csv", "b,1,no\na,1,yes\n"), tmp_path / "store")
     for option in ({"classes": ["no", "yes"]}, {"item": "id"}, {"duplicates": "first"}, {"layout": "wide"}):
-        with pytest.raises(DataError, match="were settled when it was packed"):
+        with pytest.raises(DataError, match="were settled when it was written"):
             ds.read_annotations(tmp_path / "store", **option)
 
 
@@ -225,7 +220,7 @@ def test_a_bad_row_is_named_with_its_file_and_line(tmp_path: Path) -> None:
     good = write_rows(tmp_path / "good.parquet", random_rows(6))
     bad = write_votes(tmp_path / "bad.csv", "a,1,yes\n" * 20 + "a,,yes\n")
     with pytest.raises(DataError, match=r"bad\.csv line 22: the annotator is blank"):
-        ds.pack([good, bad], tmp_path / "store")
+        ds.write_store([good, bad], tmp_path / "store")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["bad.csv", "good.parquet"]
 
 
@@ -235,87 +230,73 @@ def test_a_repeat_is_named_where_it_stands(tmp_path: Path) -> None:
     two = write_votes(tmp_path / "two.csv", "x,w,yes\n23,w,no\n")
     told = r"two\.csv line 3: item '23' and annotator 'w' occur together more than once"
     with pytest.raises(DataError, match=told):
-        ds.pack([one, two], tmp_path / "store", duplicates="error")
-    ds.pack(one, tmp_path / "store", duplicates="error")
-    before = tree(tmp_path / "store")
-    with pytest.raises(DataError, match=told):
-        ds.pack(two, tmp_path / "store")
-    with pytest.raises(DataError, match="packed with duplicates='error'"):
-        ds.pack(two, tmp_path / "store", duplicates="keep")
-    assert tree(tmp_path / "store") == before
+        ds.write_store([one, two], tmp_path / "store", duplicates="error")
+    ds.write_store(one, tmp_path / "store", duplicates="error")
+    with pytest.raises(ParameterError, match="'duplicates' parameter of write_store"):
+        ds.write_store(one, tmp_path / "store", duplicates="newest")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("memory", "n_bytes"),
-    [("2GB", 2 * 10**9), ("512 mb", 512 * 10**6), (10**9, 10**9), ("1.5G", 1.5 * 10**9)],
-)
-def test_memory_is_a_size(memory: str | int, n_bytes: int) -> None:
-    assert ChunkLimits.of(memory).memory == n_bytes
+@pytest.mark.parametrize("memory", ["much", "-1GB"])
+def test_memory_that_is_no_size_is_refused(memory: str, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="'memory' parameter of write_store"):
+        ds.write_store(tmp_path, tmp_path / "store", memory=memory)
 
 
-@pytest.mark.parametrize("memory", ["much", "-1GB", "100MB", 0])
-def test_memory_that_is_no_size_or_too_little_is_refused(memory: str | int, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="'memory' parameter of pack"):
-        ds.pack(tmp_path, tmp_path / "store", memory=memory)
+def test_the_limit_of_resources_holds_here_too(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "votes.csv", random_rows(1))
+    told = r"about \d+ labels needs 250.* of memory, and 100MB are allowed"
+    with ds.resources(memory="100MB"), pytest.raises(DataError, match=told):
+        ds.write_store(file, tmp_path / "store")
+    ds.write_store(file, tmp_path / "store", memory="0.3 gb")
 
 
 def test_sizes_are_rounded_up() -> None:
     assert [size_words(n) for n in (330_000_000, 330_000_001, 1_999_999_999)] == ["330MB", "330.01MB", "2GB"]
 
 
-def test_what_cannot_be_cut_says_what_memory_it_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "dissensus.large.packing.ChunkLimits.of", lambda _: ChunkLimits(PROCESS_BYTES + 1000, 10, 600)
-    )
+def test_a_file_that_cannot_be_cut_counts_whole(tmp_path: Path) -> None:
     # Arrow cannot cut a file where quotes hide carriage returns.
     broken = write_votes(tmp_path / "votes.csv", 'a,b,"y\r\nes"\n')
-    with pytest.raises(
-        DataError, match=r"votes\.csv: reading it whole.* needs 25\d\.\d+MB of memory, and 250\.01MB"
-    ):
-        ds.pack(broken, tmp_path / "store")
+    with pytest.raises(DataError, match=r"needs 25\d\.\d+MB of memory, and 250\.1MB are allowed"):
+        ds.write_store(broken, tmp_path / "store", memory=PROCESS_BYTES + 100_000)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "json"])
 @pytest.mark.parametrize(("duplicates", "n_bytes"), [("keep", 24), ("last", 60)])
 def test_labels_that_do_not_fit_are_refused_before_they_are_read(
-    kind: str, duplicates: Any, n_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, duplicates: Any, n_bytes: int, tmp_path: Path
 ) -> None:
     files = [write_rows(tmp_path / f"{i}.{kind}", random_rows(i, 20_000)) for i in range(3)]
     told: list[str] = []
 
-    def pack(n_labels: float) -> None:
-        limits = ChunkLimits(PROCESS_BYTES + int(n_bytes * n_labels), 10**6, 10**9)
-        monkeypatch.setattr("dissensus.large.packing.ChunkLimits.of", lambda _: limits)
-        ds.pack(
-            files, tmp_path / "store", duplicates=duplicates, progress=lambda what, share: told.append(what)
+    def write(n_labels: int) -> None:
+        ds.write_store(
+            files,
+            tmp_path / "store",
+            duplicates=duplicates,
+            memory=PROCESS_BYTES + n_bytes * n_labels,
+            progress=lambda what, share: told.append(what),
         )
 
     # The beginnings of the files tell the number of labels, to a few in a hundred.
     with pytest.raises(
         DataError,
-        match=r"^packing about [56]\d,\d{3} labels needs 25[1-4]\.?\d*MB of memory, and .* are allowed; "
-        "give memory=, or pack the files into several stores$",
+        match=r"^reading and sorting about [56]\d,\d{3} labels needs 25[1-4]\.?\d*MB of memory, and .* are "
+        "allowed; allow more with memory=, or write several stores$",
     ):
-        pack(50_000)
+        write(50_000)
     assert told == []
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(file.name for file in files)
-    pack(66_000)
-    assert ds.open_annotations(tmp_path / "store").n_labels == (60_000 if duplicates == "keep" else 462)
+    write(66_000)
+    assert ds.read_annotations(tmp_path / "store").n_labels == (60_000 if duplicates == "keep" else 462)
 
 
 @small
-def test_ids_that_do_not_fit_are_refused_while_they_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ids_that_do_not_fit_are_refused_while_they_are_read(tmp_path: Path) -> None:
     rows = [(f"{number:0100}", "w", "yes") for number in range(300)]
     file = write_rows(tmp_path / "votes.csv", rows)
-    monkeypatch.setattr(
-        "dissensus.large.packing.ChunkLimits.of", lambda _: ChunkLimits(PROCESS_BYTES + 100_000, 12, 600)
-    )
-    with pytest.raises(DataError, match=r"packing about 3\d\d labels needs 250\.1\d?MB of memory"):
-        ds.pack(file, tmp_path / "store")
+    with pytest.raises(DataError, match=r"about 3\d\d labels needs 250\.0\d?MB of memory"):
+        ds.write_store(file, tmp_path / "store", memory=PROCESS_BYTES + 50_000)
     assert not (tmp_path / "store").exists()
 
 
@@ -323,12 +304,12 @@ def test_files_that_are_no_rows_of_labels_are_refused(tmp_path: Path) -> None:
     wide = tmp_path / "wide.csv"
     wide.write_text("item,ann,bob,eve\n" + "".join(f"{i},yes,no,yes\n" for i in range(20)))
     with pytest.raises(DataError, match=r"wide\.csv: is not a table with one row per label .*import"):
-        ds.pack(wide, tmp_path / "store")
+        ds.write_store(wide, tmp_path / "store")
     with pytest.raises(DataError, match="no such file"):
-        ds.pack(tmp_path / "missing.csv", tmp_path / "store")
+        ds.write_store(tmp_path / "missing.csv", tmp_path / "store")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="there is no file in this directory"):
-        ds.pack(tmp_path / "empty", tmp_path / "store")
+        ds.write_store(tmp_path / "empty", tmp_path / "store")
     with pytest.raises(ParameterError, match="one or more files"):
         list_files([])
 
@@ -338,20 +319,18 @@ def test_a_place_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     places = (tmp_path, "exists and is no store"), (votes, "is a file"), (votes / "x", "cannot be written")
     for place, told in places:
         with pytest.raises(DataError, match=told):
-            ds.pack(votes, place)
-    ds.pack(votes, tmp_path / "store")
+            ds.write_store(votes, place)
+    ds.write_store(votes, tmp_path / "store")
     with pytest.raises(DataError, match="is a store; give the files"):
-        ds.pack(tmp_path / "store", tmp_path / "other")
-    with pytest.raises(DataError, match="is no store; make one"):
-        ds.open_annotations(tmp_path / "nowhere")
+        ds.write_store(tmp_path / "store", tmp_path / "other")
 
 
-def test_progress_tells_labels_a_second(tmp_path: Path) -> None:
+def test_progress_tells_labels(tmp_path: Path) -> None:
     told: list[tuple[str, float]] = []
     votes = write_rows(tmp_path / "votes.csv", random_rows(8))
-    ds.pack(votes, tmp_path / "store", progress=lambda what, share: told.append((what, share)))
-    ds.pack(votes, tmp_path / "other", progress=True)
-    assert re.fullmatch(r"reading votes\.csv \(160 labels, [\d,]+ a second\)", told[0][0])
+    ds.write_store(votes, tmp_path / "store", progress=lambda what, share: told.append((what, share)))
+    ds.write_store(votes, tmp_path / "other", progress=True)
+    assert re.fullmatch(r"reading votes\.csv \(160 labels\)", told[0][0])
     shares = [share for _, share in told]
     assert shares == sorted(shares)
     assert 0 <= shares[0] < shares[-1] <= 1
@@ -360,9 +339,7 @@ def test_progress_tells_labels_a_second(tmp_path: Path) -> None:
 # ---- the command --------------------------------------------------------------------------------------
 
 
-def test_the_command_packs_adds_and_is_read_by_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_a_store_that_others_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_votes(tmp_path / "one.csv", "a,1,yes\nb,1,no\n")
     write_votes(tmp_path / "two.csv", "c,2,no\nC,1,no\n")
@@ -371,10 +348,10 @@ def test_the_command_packs_adds_and_is_read_by_others(
         "2 labels by 1 annotator on 2 items, 2 classes",
         "Wrote votes.store/: 0.0 MB",
     ]
-    added = run("pack", "two.csv", "-o", "votes.store", "--json")
-    assert json.loads(added.stdout)["n_labels"] == 4
+    both = run("pack", "one.csv", "two.csv", "-o", "votes.store", "--json")
+    assert json.loads(both.stdout)["n_labels"] == 4
     assert "labels                4" in run("describe", "votes.store").stdout
     run("fit", "votes.store", "--model", "empirical", "--no-report")
     assert (tmp_path / "votes-refined" / "labels.csv").is_file()
-    assert "'memory' parameter" in failure("pack", "one.csv", "-o", "x", "--memory", "1MB")
+    assert "of memory, and 1MB are allowed" in failure("pack", "one.csv", "-o", "x", "--memory", "1MB")
     assert not (tmp_path / "x").exists()

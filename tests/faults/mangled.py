@@ -141,14 +141,14 @@ def read_labels(path: Path) -> str:
 
 def whole_store(expected: str) -> Read:
     def read(path: Path) -> str:
-        found = ds.open_annotations(path).fingerprint()
+        found = ds.read_annotations(path).fingerprint()
         return "" if found == expected else "a damaged store was opened"
 
     return read
 
 
 def usable_store(path: Path) -> str:
-    labels = ds.open_annotations(path)
+    labels = ds.read_annotations(path)
     fault = sound(labels)
     if not fault:
         ds.DawidSkene(max_iter=2).fit(labels)
@@ -205,8 +205,8 @@ def cases(folder: Path) -> list[Case]:
     from dissensus.tables.write import write_table
 
     write_table(label_table(known), folder / "votes.csv")
-    ds.pack(folder / "votes.csv", folder / "store")
-    packed = ds.open_annotations(folder / "store")
+    ds.write_store(folder / "votes.csv", folder / "store")
+    packed = ds.read_annotations(folder / "store")
     made += [Case("store", folder / "store", mangle_a_file, whole_store(packed.fingerprint()))] * 3
     made += [Case("forged store", folder / "store", forge_store, usable_store)] * 4
     for name, model in {

@@ -12,6 +12,7 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, as_sets
 from dissensus.labels.rows import Duplicates
+from dissensus.tables.atomic import restore
 from dissensus.tables.columns import guess_words
 from dissensus.tables.layouts import (
     LAYOUTS,
@@ -102,6 +103,8 @@ def read_annotations(
     classes, label_type = declared_classes("read_annotations", classes, label_type)
     layout, format = _checked(columns, layout, format)
     blanks = Missing.of("read_annotations", missing, missing_words)
+    if isinstance(source, str | os.PathLike):
+        restore(source)  # where a killed process was replacing a store
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         from dissensus.large.store import is_store, open_annotations
 
@@ -109,7 +112,7 @@ def read_annotations(
             if columns.named or classes is not None or (duplicates, layout, format) != ("keep", None, None):
                 raise DataError(
                     f"{os.fspath(source)}: is a store, whose columns, label set and duplicates were settled "
-                    "when it was packed; leave these options out, or pack the files anew"
+                    "when it was written; leave these options out, or write it anew"
                 )
             return open_annotations(
                 source, items=items, annotators=annotators, gold=gold, label_type=label_type

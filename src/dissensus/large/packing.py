@@ -1,69 +1,72 @@
 """From files of labels to a store on disk.
 
-Files are read in chunks. The ids of each chunk join three growing vocabularies, and its rows become 12 bytes
-of codes each. When all are read, the ids are sorted, the rows take their final codes, are sorted in memory,
-and are written. All of it happens in a folder beside the store, which takes the store's name as its last
-step. What is written depends on the labels alone: not on the memory, on the order or number of the files, or
-on how many packings it took.
+Files are read some rows at a time. Their ids join three growing vocabularies, and each row becomes 12 bytes
+of codes. When all are read, the ids are sorted, the rows take their final codes, are sorted in memory, and
+are written into a folder beside the store, which takes the store's name as its last step. The store depends
+on the labels alone: not on the order, number or format of the files.
+
+A directory stands for all files in it and below, in the order of their paths; names that begin with a dot or
+an underscore are left aside, as other engines do. A folder called ``label=yes`` gives every row below it that
+value, where the files have no such column themselves.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
-import time
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import parquet
 
-from dissensus.errors import DataError, bad_parameter
-from dissensus.labels.annotations import Annotations
+from dissensus import engine
+from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.kinds import LabelType
 from dissensus.labels.rows import DUPLICATE_POLICIES, Coded, Duplicates, resolved_rows
-from dissensus.labels.vocabulary import (
-    Codes,
-    Place,
-    Vocabulary,
-    dictionary,
-    encode,
-    numbers,
-    ordered_vocabulary,
-    sorted_order,
-    texts,
-)
-from dissensus.large.label_files import ChunkLimits, Inputs, list_files
+from dissensus.labels.sources import provided
+from dissensus.labels.vocabulary import Place, Vocabulary, column, dictionary, encode, places, to_arrow
 from dissensus.large.store import (
+    CODES,
     COLUMNS,
-    MANIFEST,
-    OURS,
+    IDS,
     Manifest,
     StoredFile,
     checksum,
     is_store,
-    open_store,
-    read_manifest,
     write_manifest,
 )
-from dissensus.numerics import pointers
+from dissensus.params import PROCESS_BYTES, n_bytes, physical_memory, size_words
 from dissensus.progress import Progress, ShowProgress, shown
-from dissensus.tables.atomic import cannot_be_written, gone_afterwards, held, publication, sync
-from dissensus.tables.layouts import Columns, Missing, declared_classes, lookalike_notes
-from dissensus.tables.source import within_memory
+from dissensus.tables.atomic import atomic_directory
+from dissensus.tables.columns import (
+    find_column,
+    guess_words,
+    has_column,
+    only_column_left,
+    refuse_one_for_two,
+)
+from dissensus.tables.layouts import Missing, declared_classes, lookalike_notes
+from dissensus.tables.source import GZIP_MAGIC, PARQUET_MAGIC, open_source, refuse_pipe, within_memory
+from dissensus.tables.tables import StreamedTable, open_file
 
-MOST_IDS = (1 << 31) - 1  # 32-bit codes
+NULL = "__HIVE_DEFAULT_PARTITION__"  # in the name of a folder
+NEW_IDS = 64_000_000  # bytes of ids that are collected before they join a vocabulary
+SAMPLE = 1 << 22  # bytes at the beginning of a file by which its rows are estimated
 # Bytes of memory for each label: its three codes; these with a sorting key; and with pairs compared as well.
 ROW_CODED, ROW_SORTED, ROW_RESOLVED = 12, 24, 60
 ID_SORTED = 100  # bytes of memory for each id that is sorted, its text apart
 
 
-def pack(
+def write_store(
     files: Any,
     store: str | os.PathLike[str],
     *,
@@ -71,19 +74,14 @@ def pack(
     annotator: str | None = None,
     label: str | None = None,
     classes: Sequence[Any] | None = None,
-    duplicates: Duplicates | None = None,
     label_type: LabelType | None = None,
+    duplicates: Duplicates = "keep",
     format: str | None = None,
-    missing: Literal["skip", "error"] = "skip",
     missing_words: Sequence[str] | str = (),
-    memory: str | int = "2GB",
-    again: bool = False,
+    memory: str | int | None = None,
     progress: ShowProgress = None,
 ) -> Manifest:
-    """Pack files of labels into a store, or add them to the labels of a store that is there.
-
-    A file that the store holds already (the same bytes) is skipped, so that a
-    packing that was stopped can be run again; the manifest's notes say so.
+    """Write files of labels, larger than memory if need be, into a store that is read like a file.
 
     Parameters
     ----------
@@ -91,307 +89,272 @@ def pack(
         A path, or several: CSV, TSV, JSON lines or Parquet with one row per label, each also gzipped, or
         directories of such files.
     store
-        The directory to write. It appears, or changes, whole or not at all.
+        The directory to write. It appears whole or not at all; a store that is there is replaced.
     item, annotator, label
         Names of the three columns, found by their usual names where not given.
-    classes, duplicates, label_type, format, missing, missing_words
-        As for :func:`dissensus.read_annotations`. A store keeps the first three: labels added later obey
-        them.
+    classes, label_type, duplicates, format, missing_words
+        As for :func:`dissensus.read_annotations`.
     memory
-        How much memory the packing may take, mapped files apart: ``"2GB"``, or a number of bytes. Labels
-        that do not fit are refused.
-    again
-        Add files that the store holds already once more.
+        How much memory may be used, mapped files apart: ``"2GB"``, or a number of bytes. Labels that do not
+        fit are refused. None takes the limit of :func:`dissensus.resources`, or the memory of the machine.
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
+
+    Returns
+    -------
+    Manifest
+        The counts, classes and notes of the store.
     """
-    path, budget = Path(store), ChunkLimits.of(memory)
-    with publication() as tell, workspace(path) as folder, within_memory(budget.memory):
-        old = read_manifest(path) if is_store(path) else None
-        labels = None if old is None else open_store(path, old)  # checked to the last byte
-        rules = _rules(path, old, classes, duplicates, label_type)
-        blanks = Missing.of("pack", missing, missing_words)
-        inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder, blanks)
-        inputs, digests, notes = _fresh(inputs, old.inputs if old else (), again)
-        notes += inputs.guesses({"item": item, "annotator": annotator, "label": label})
-        if old is not None and not inputs.files:
-            _remove_unlisted(path)
-            return replace(old, notes=(*old.notes, *notes))
-        built = folder / "store"
-        built.mkdir()
-        with shown(progress) as told:
-            packing = _Packing(inputs, budget, rules, labels, told)
-            rows, left_out = packing.read()
-            manifest = packing.write(built, rows, left_out + (old.left_out if old else 0), digests)
-        tell()
-        publish(built, path)
-    notes += blanks.notes(sum(inputs.skipped.values()))
-    return replace(manifest, notes=(*manifest.notes, *notes))
+    path = Path(store)
+    if path.is_dir() and not is_store(path) and any(path.iterdir()):
+        raise DataError(f"{store}: exists and is no store; choose another place for the store")
+    limit = engine.current().memory if memory is None else n_bytes(memory, "write_store")
+    classes, label_type = declared_classes("write_store", classes, label_type)
+    if duplicates not in DUPLICATE_POLICIES:
+        raise bad_parameter("write_store", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
+    order = None if classes is None else list(map(str, classes))
+    blanks = Missing.of("write_store", "skip", missing_words)
+    with shown(progress) as tell, within_memory(limit), atomic_directory(path) as folder:
+        # Gzipped files are unzipped in the hidden folder that the new store lies in.
+        reader = _Reader(list_files(files), (item, annotator, label), format, folder.parent, blanks)
+        reader.memory = limit or physical_memory()
+        reader.row_bytes = ROW_SORTED if duplicates == "keep" else ROW_RESOLVED
+        items, annotators, labels = reader.read(order, tell)
+        rows, left_out = resolved_rows(items, annotators, labels, duplicates, reader.place)
+        tell(f"writing {len(rows[0]):,} labels", 0.8)
+        content: tuple[Any, ...] = (*rows, items[1], annotators[1])
+        names = zip((*CODES, *IDS), content, strict=True)
+        stored = {name: _written(folder / name, column) for name, column in names}
+        tell("comparing ids", 0.95)
+        vocabularies = items[1], annotators[1], labels[1]
+        manifest = Manifest(
+            n_labels=len(rows[0]),
+            n_items=len(items[1]),
+            n_annotators=len(annotators[1]),
+            classes=tuple(labels[1].arrow.to_pylist()),
+            declared=order is not None,
+            duplicates=duplicates,
+            left_out=left_out,
+            notes=tuple(note for vocabulary in vocabularies for note in lookalike_notes(vocabulary)),
+            files=stored,
+            label_type=label_type,
+        )
+        write_manifest(manifest, folder)
+    skipped = blanks.notes(sum(len(span.blank) for span in reader.spans))
+    return replace(manifest, notes=(*manifest.notes, *reader.guesses, *skipped))
 
 
-def _fresh(inputs: Inputs, known: Sequence[str], again: bool) -> tuple[Inputs, tuple[str, ...], list[str]]:
-    """The files to add, the digests of all that the store will hold, and a word on those that are skipped."""
-    files, digests, notes = [], list(known), list[str]()
-    for file in inputs.files:
-        digest = inputs.digest(file)
-        if digest in digests and not again:
-            notes.append(f"{file.path} is in the store already and was skipped (again=True adds it anew)")
+def _written(path: Path, content: NDArray[Any] | Vocabulary) -> StoredFile:
+    """Write codes or ids into a file of the store."""
+    with path.open("wb") as file:  # where a full disk is an error; in a memory map it is a crash
+        if isinstance(content, Vocabulary):
+            parquet.write_table(pa.table({content.what: content.arrow}), file, use_dictionary=False)
         else:
-            files.append(file)
-            digests.append(digest)
-    return replace(inputs, files=files), tuple(sorted(digests)), notes
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """What a store keeps to."""
-
-    classes: Vocabulary | None
-    duplicates: Duplicates
-    label_type: LabelType | None
-
-
-def _rules(
-    store: Path,
-    old: Manifest | None,
-    classes: Sequence[Any] | None,
-    duplicates: Duplicates | None,
-    label_type: LabelType | None,
-) -> _Rules:
-    classes, label_type = declared_classes("pack", classes, label_type)
-    if duplicates is not None and duplicates not in DUPLICATE_POLICIES:
-        raise bad_parameter("pack", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
-    given = None if classes is None else tuple(map(str, classes))
-    if old is None:
-        order = None if given is None else ordered_vocabulary(Vocabulary(texts(given), "label"), "label")
-        return _Rules(order, duplicates or "keep", label_type)
-    if given is not None and given != (old.classes if old.declared else None):
-        raise DataError(f"{store}: was packed with another label set; leave classes= out")
-    if duplicates not in (None, old.duplicates):
-        raise DataError(f"{store}: was packed with duplicates={old.duplicates!r}; leave duplicates= out")
-    if label_type not in (None, old.label_type):
-        raise DataError(f"{store}: was packed with label_type={old.label_type!r}; leave label_type= out")
-    kept = Vocabulary(texts(old.classes), "label") if old.declared else None
-    return _Rules(kept, old.duplicates, old.label_type)
+            codes = content.astype("<i4", copy=False)
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(codes))
+            file.write(codes.data)
+    return StoredFile(path.stat().st_size, checksum(path))
 
 
 class _Column:
-    """Items, annotators or labels of all chunks: codes, and the ids that they stand for.
+    """Items, annotators or labels of all rows, as an Arrow dictionary that grows piece by piece.
 
-    The distinct ids of a chunk wait in a list of their own until many have come together; then those that
-    several chunks have get one code. Without an ``order``, ids stand as they were first read.
+    A piece has a dictionary of its own until many ids have come together; then the pieces become one. With an
+    ``order``, every dictionary is that.
     """
 
-    def __init__(self, what: str, known: Vocabulary | None, order: Vocabulary | None) -> None:
+    def __init__(self, what: str, order: Sequence[str] | None) -> None:
         self.what, self._order = what, order
-        self.codes: list[Codes] = []
-        self.ids = pa.array([], pa.large_string()) if known is None else known.arrow.cast(pa.large_string())
-        self.lists: list[pa.Array] = []  # of the last chunks
+        self._pieces: list[pa.DictionaryArray] = []
+        self.n_ids = self.n_bytes = self.n_new_bytes = 0  # of the merged pieces, and of ids that came since
 
-    def add(self, values: pa.ChunkedArray, place: Place) -> None:
-        """Code the values of a chunk."""
-        if self._order is not None:
-            self.codes.append(encode(values, self.what, self._order, place)[0])
-            return
-        codes, distinct = dictionary(values, self.what, place)
-        self.codes.append(codes)
-        self.lists.append(distinct.cast(pa.large_string()))
+    def add(self, values: pa.Array, place: Place) -> None:
+        """Code the values of a piece."""
+        if self._order is None:
+            codes, ids = dictionary(values, self.what, place)
+        else:
+            codes, vocabulary = encode(values, self.what, self._order, place)
+            ids = vocabulary.arrow
+        # Ids of all pieces may have more text than Arrow's plain strings can count.
+        ids = ids.cast(pa.large_string())
+        self._pieces.append(pa.DictionaryArray.from_arrays(column(codes), ids))
+        self.n_new_bytes += ids.nbytes
+        if self.n_new_bytes > max(NEW_IDS, self.n_bytes):
+            self.merge()
 
-    def merge(self) -> None:
-        """Give ids that several chunks have one code."""
-        n_lists, first = len(self.lists), len(self.codes) - len(self.lists)
-        if not n_lists:
-            return
-        # Arrow codes in order of appearance, so that ids that are merged already keep their codes.
-        merged = pa.chunked_array([self.ids, *self.lists]).dictionary_encode().chunks[-n_lists:]
-        for chunk, coded in enumerate(merged, start=first):
-            self.codes[chunk] = numbers(coded.indices)[self.codes[chunk]]
-        self.ids, self.lists = merged[0].dictionary, []
+    def merge(self) -> pa.DictionaryArray:
+        """Give ids that several pieces have one code."""
+        merged = pa.chunked_array(self._pieces).unify_dictionaries().combine_chunks()
+        self._pieces = [merged]
         pa.default_memory_pool().release_unused()
-        if len(self.ids) > MOST_IDS:
-            raise DataError(f"there are {len(self.ids):,} {self.what}s, more than 2 billion; split the files")
+        self.n_ids, self.n_bytes, self.n_new_bytes = len(merged.dictionary), merged.dictionary.nbytes, 0
+        return merged
 
     def sorted(self) -> Coded:
         """All codes in order of reading, and the sorted vocabulary that they count in."""
-        vocabulary, code = self._order, None
-        if vocabulary is None:
-            ids, self.ids = Vocabulary(self.ids, self.what), None
-            order = sorted_order(ids.arrow, self.what)
-            code = np.empty(len(ids), np.int32)
-            code[order] = np.arange(len(ids), dtype=np.int32)
-            vocabulary = ids.take(order)
-        column = np.empty(sum(map(len, self.codes)), np.int32)
-        stop = len(column)
-        while self.codes:  # from the last on: the memory of one is free before the next is copied
-            chunk = self.codes.pop()
-            column[stop - len(chunk) : stop] = chunk if code is None else code[chunk]
-            stop -= len(chunk)
-        return column, vocabulary
+        merged, self._pieces = self.merge(), []
+        return encode(merged, self.what, self._order)
+
+
+# ---- files --------------------------------------------------------------------------------------------
+
+
+File = tuple[Path, dict[str, str | None]]  # and the columns that the folders above it stand for
+
+
+class Span(NamedTuple):
+    """Consecutive rows of one file, and those of them that have no label."""
+
+    file: File
+    first_row: int
+    n_rows: int
+    blank: NDArray[np.int32]
 
 
 @dataclass
-class _Packing:
-    """One packing."""
+class _Reader:
+    """Reads files a few rows at a time, and knows where each row stood."""
 
-    inputs: Inputs
-    budget: ChunkLimits
-    rules: _Rules
-    old: Annotations | None  # the labels that are in the store already
-    progress: Progress
-    started: float = field(default_factory=time.monotonic)
+    files: Sequence[File]
+    names: tuple[str | None, str | None, str | None]  # of columns, as the user gave them
+    format: str | None
+    scratch: Path
+    missing: Missing
+    memory: int = 0  # bytes that may be used
+    row_bytes: int = ROW_SORTED
+    columns: Sequence[_Column] = ()
+    spans: list[Span] = field(default_factory=list)  # of the rows read so far
+    guesses: list[str] = field(default_factory=list)
 
-    def read(self) -> tuple[list[Coded], int]:
-        """All rows in canonical order, with what their codes stand for, and how many rows were left out."""
-        columns, n_old, n_rows = self._columns()
-        self._tell("sorting ids", 0.6, n_rows)
+    def read(self, order: Sequence[str] | None, tell: Progress) -> list[Coded]:
+        """Codes of the items, annotators and labels of all rows, each with the sorted ids."""
+        self.columns = list(map(_Column, COLUMNS, (None, None, order)))
+        expected, n_rows = sum(_n_rows_about(path) for path, _ in self.files), 0
+        self._check_memory(expected)
         with ThreadPoolExecutor(len(COLUMNS)) as threads:
-            list(threads.map(_Column.merge, columns))
-            self._check_memory(n_rows, columns)
-            item, annotator, label = threads.map(_Column.sorted, columns)
-        self._tell("sorting labels", 0.7, n_rows)
+            for file in self.files:
+                for values in self._pieces(file, expected):
+                    place = partial(self.place, first=n_rows)
+                    list(threads.map(_Column.add, self.columns, values, [place] * len(COLUMNS)))
+                    n_rows += len(values[0])
+                    expected = max(expected, n_rows)
+                    tell(f"reading {file[0].name} ({n_rows:,} labels)", 0.6 * n_rows / expected)
+                    self._check_memory(expected)
+        if not n_rows:
+            raise DataError(f"{self.files[0][0]}: every label is blank; there is nothing to write")
+        tell(f"sorting {n_rows:,} labels", 0.6)
+        return [column.sorted() for column in self.columns]
 
-        def place(row: int) -> str:
-            return self.inputs.place(self.inputs.pieces(self.budget), row - n_old)
+    def _pieces(self, file: File, expected: int) -> Iterator[list[pa.Array]]:
+        """Items, annotators and labels of the rows of a file that have a label, as strings."""
+        table, first_row = self._open(file), 0
+        self._check_memory(expected, table.at_once)
+        names = self._column_names(table, file)
+        inside = [name for name in names if name in table.columns] or table.columns[:1]
+        for arrays in table.chunks(inside):
+            n_rows, columns = len(arrays[0]), dict(zip(inside, arrays, strict=True))
+            for name in set(names).difference(inside):
+                columns[name] = pa.repeat(pa.scalar(file[1][name], pa.string()), n_rows)
+            values = [to_arrow(columns[name], role) for name, role in zip(names, COLUMNS, strict=True)]
+            blank = self.missing.among(values[2])
+            if blank.any():
+                values = [column.take(places(np.flatnonzero(~blank))) for column in values]
+            self.spans.append(Span(file, first_row, n_rows, np.flatnonzero(blank).astype(np.int32)))
+            first_row += n_rows
+            if len(values[0]):
+                yield values
+            table.source.forget()
 
-        rows, left_out = resolved_rows(item, annotator, label, self.rules.duplicates, place)
-        return list(zip(rows, (item[1], annotator[1], label[1]), strict=True)), left_out
+    def _check_memory(self, n_rows: int, reading: int = 0) -> None:
+        """Refuse labels that do not fit: rows with their sorting keys, or their codes and the ids' keys."""
+        ids = sum(ID_SORTED * column.n_ids + 3 * column.n_bytes for column in self.columns)
+        reading += sum(2 * column.n_new_bytes for column in self.columns)
+        needed = PROCESS_BYTES + max(self.row_bytes * n_rows, ROW_CODED * n_rows + ids + reading)
+        if needed > self.memory:
+            raise DataError(
+                f"reading and sorting about {n_rows:,} labels needs {size_words(needed)} of memory, and "
+                f"{size_words(self.memory)} are allowed; allow more with {setting('memory')}, or write "
+                "several stores"
+            )
 
-    def _columns(self) -> tuple[list[_Column], int, int]:
-        """The columns of all chunks, and the number of rows, those of the store and all."""
-        old, order = self.old, (None, None, self.rules.classes)
-        known = (None, None, None) if old is None else old.vocabularies
-        columns = list(map(_Column, COLUMNS, known, order))
-        n_old = n_rows = 0 if old is None else old.n_labels
-        if old is not None:
-            for column, codes in zip(columns, old.columns, strict=True):
-                column.codes.append(codes)
-        about = n_old + self.inputs.n_rows_about
-        self._check_memory(about, columns)
-        whole, done = max(1, self.inputs.n_bytes), 0
-        for pieces in self.inputs.chunks(self.budget):
-            parts = zip(*(piece.columns for piece in pieces), strict=True)
-            values = [pa.chunked_array(part, pa.string()) for part in parts]
-            places = [partial(self.inputs.place, pieces)] * len(COLUMNS)
-            with ThreadPoolExecutor(len(COLUMNS)) as threads:
-                list(threads.map(_Column.add, columns, values, places))
-            n_rows += sum(map(len, pieces))
-            done += sum(piece.n_bytes for piece in pieces)
-            share = 0.6 * min(1.0, done / whole)
-            self._tell(f"reading {pieces[-1].file.path.name}", share, n_rows - n_old)
-            self._check_memory(max(n_rows, about), columns)
-            pieces.clear()  # their memory is wanted for merging
-            del parts, values, places
-            pa.default_memory_pool().release_unused()
-            for column in columns:
-                if sum(waiting.nbytes for waiting in column.lists) > self.budget.text:
-                    column.merge()
-        return columns, n_old, n_rows
+    def place(self, row: int, first: int = 0) -> str:
+        """File and line of a row, counted from the label row ``first`` on."""
+        row += first
+        for span in self.spans:
+            n_labels = span.n_rows - len(span.blank)
+            if row < n_labels:
+                inside = np.delete(np.arange(span.n_rows), span.blank)[row]
+                return self._open(span.file).place(span.first_row + int(inside))
+            row -= n_labels
+        raise IndexError(row)
 
-    def _check_memory(self, n_rows: int, columns: Sequence[_Column]) -> None:
-        """Refuse what does not fit: all rows with their sorting keys, or their codes with the ids' keys."""
-        row = ROW_SORTED if self.rules.duplicates == "keep" else ROW_RESOLVED
-        ids = sum(ID_SORTED * len(column.ids) + 3 * column.ids.nbytes for column in columns)
-        waiting = sum(own.nbytes for column in columns for own in column.lists)
-        needed = max(row * n_rows, ROW_CODED * n_rows + ids + 2 * waiting)
-        self.budget.check(needed, f"packing about {n_rows:,} labels", "pack the files into several stores")
+    def _open(self, file: File) -> StreamedTable:
+        return open_file(open_source(file[0], self.scratch), self.format)
 
-    def write(self, folder: Path, rows: Sequence[Coded], left_out: int, digests: tuple[str, ...]) -> Manifest:
-        """The files of the new store, and the manifest that names them."""
-        (item, items), (_, annotators), (_, classes) = rows
-        self._tell("writing labels", 0.8, len(item))
-        content: dict[str, NDArray[Any] | Vocabulary] = {"item-rows": pointers(item, len(items))}
-        content |= {f"{what}-codes": codes for what, (codes, _) in zip(COLUMNS, rows, strict=True)}
-        content |= {"item-ids": items, "annotator-ids": annotators}
-        files = {what: _stored(folder, what, held) for what, held in content.items()}
-        self.progress("looking at ids", 0.95)
-        manifest = Manifest(
-            n_labels=len(item),
-            n_items=len(items),
-            n_annotators=len(annotators),
-            classes=tuple(classes.arrow.to_pylist()),
-            declared=self.rules.classes is not None,
-            duplicates=self.rules.duplicates,
-            left_out=left_out,
-            notes=tuple(note for _, vocabulary in rows for note in lookalike_notes(vocabulary)),
-            inputs=digests,
-            files=files,
-            label_type=self.rules.label_type,
-        )
-        write_manifest(manifest, folder)
-        return manifest
-
-    def _tell(self, what: str, share: float, n_rows: int) -> None:
-        seconds = max(time.monotonic() - self.started, 1e-3)
-        self.progress(f"{what} ({n_rows:,} labels, {n_rows / seconds:,.0f} a second)", share)
-
-
-def _stored(folder: Path, what: str, content: NDArray[Any] | Vocabulary) -> StoredFile:
-    """Write numbers or ids into a file that is named after its content."""
-    path = folder / what
-    with path.open("wb") as file:  # where a full disk is an error; in a memory map it is a crash
-        if isinstance(content, Vocabulary):
-            table = pa.table({content.what: content.arrow})
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table)
-        else:
-            numbers = content.astype(content.dtype.newbyteorder("<"), copy=False)
-            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(numbers))
-            file.write(numbers.data)
-    crc, suffix = checksum(path), "arrow" if isinstance(content, Vocabulary) else "npy"
-    named = path.rename(folder / f"{what}-{crc:08x}.{suffix}")
-    return StoredFile(named.name, named.stat().st_size, crc)
+    def _column_names(self, table: StreamedTable, file: File) -> list[str]:
+        """The three columns, each by its name or as given; the first guess is noted."""
+        known = list(dict.fromkeys([*table.columns, *file[1]]))
+        item, annotator, label = self.names
+        if annotator is label is None and not any(has_column(known, role) for role in COLUMNS[1:]):
+            raise _not_long(table.name, "no column is called annotator or label")
+        if item is None and not has_column(known, "item"):
+            item = only_column_left(known, annotator, label)
+        names: list[str] = []
+        for role, name in zip(COLUMNS, (item, annotator, label), strict=True):
+            if name is not None and not isinstance(name, str):
+                raise bad_parameter("write_store", role, "the name of a column", name)
+            names.append(find_column(known, role, name, table.name, taken=names))
+        refuse_one_for_two(names, known, table.name)
+        given = [role for role, name in zip(COLUMNS, self.names, strict=True) if name is not None]
+        guess = guess_words(dict(zip(COLUMNS, names, strict=True)), given)
+        if guess and not self.guesses:
+            self.guesses.append(f"{file[0]}: {guess}")
+        return names
 
 
-# ---- the folder beside the store, and the one step that makes the result visible ----------------------
-
-
-@contextmanager
-def workspace(store: Path) -> Iterator[Path]:
-    """An empty folder beside the store for as long as the block lasts, ours alone."""
-    target = Path(os.path.realpath(store))
-    if target.exists() and not target.is_dir():
-        raise DataError(f"{store}: is a file; name a directory for the store")
-    if target.is_dir() and not is_store(target) and any(target.iterdir()):
-        raise DataError(f"{store}: exists and is no store; choose another place for the store")
-    folder = target.with_name(f".{target.name}.packing")
+def _n_rows_about(path: Path) -> int:
+    """Estimate a file's rows by the lines at its beginning; 0 where it cannot be read (an error later)."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_be_written(store, error) from error
-    with held(folder) as ours:
-        if not ours:
-            raise DataError(f"{store}: another packing is at work on it; wait for its end")
-        with gone_afterwards(store, folder):
-            for left in sorted(folder.rglob("*"), reverse=True):
-                left.rmdir() if left.is_dir() else left.unlink()
-            yield folder
+        with path.open("rb") as raw:
+            start = raw.peek(4)
+            if start.startswith(PARQUET_MAGIC):
+                return int(parquet.read_metadata(path).num_rows)
+            lines = gzip.GzipFile(fileobj=raw) if start.startswith(GZIP_MAGIC) else raw
+            return lines.read(SAMPLE).count(b"\n") * path.stat().st_size // max(raw.tell(), 1)
+    except (pa.ArrowException, OSError, EOFError, zlib.error):
+        return 0
 
 
-def publish(built: Path, store: Path) -> None:
-    """Give a finished store its name.
+def list_files(given: Any) -> list[File]:
+    """List every file that the given paths stand for, with the columns in folders such as ``label=yes``."""
+    files: list[File] = []
+    for path in map(Path, [given] if isinstance(given, str | os.PathLike) else given):
+        if is_store(path):
+            raise DataError(f"{path}: is a store; give the files it was written from")
+        if path.is_dir() and not any(path.iterdir()):
+            raise DataError(f"{path}: there is no file in this directory; check the path")
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            parts = file.relative_to(path).parts
+            if file.is_dir() or any(part.startswith((".", "_")) for part in parts):
+                continue
+            if parts:
+                refuse_pipe(file)
+            pairs = [part.partition("=") for part in parts[:-1] if "=" in part]
+            nothing = "__HIVE_DEFAULT_PARTITION__"
+            folders = {
+                unquote(name): None if value == nothing else unquote(value) for name, _, value in pairs
+            }
+            export = provided("export_title")(file) if file.is_file() else None
+            if export is not None:
+                raise _not_long(str(file), export)
+            files.append((file, folders))
+    if not files:
+        raise bad_parameter("write_store", "files", "one or more files, or directories with files", given)
+    return files
 
-    Where a store stands already, its files stay until the new manifest has replaced the old one in a single
-    step; files are named after their content, so the two never share a name with different bytes.
-    """
-    target = Path(os.path.realpath(store))
-    for file in built.iterdir():
-        sync(file)
-    if is_store(target):
-        for file in built.iterdir():
-            if file.name != MANIFEST:
-                file.replace(target / file.name)
-        sync(target)
-        (built / MANIFEST).replace(target / MANIFEST)
-        sync(target)
-        _remove_unlisted(target)
-    else:
-        built.rename(target)
-    sync(target.parent)
 
-
-def _remove_unlisted(store: Path) -> None:
-    """Files of an earlier packing, finished or not, that the manifest no longer names."""
-    listed = {file.name for file in read_manifest(store).files.values()}
-    for file in store.iterdir():
-        if OURS.fullmatch(file.name) and file.name not in listed:
-            file.unlink()
+def _not_long(name: str, reason: str) -> DataError:
+    return DataError(
+        f"{name}: is not a table with one row per label ({reason}); name its columns, or convert it first "
+        f"with: dissensus import {name} -o labels.parquet"
+    )
