@@ -62,7 +62,7 @@ GROUPS = {
     "Other packages": [
         *("torch_dataset", "soft_loss", "sample_weight_rows", "log_to_mlflow", "labels_from_mlflow"),
     ],
-    "Classifiers": ["GuidedClassifier", "SoftmaxRegression", "TextCNN", "FineTunedEncoder"],
+    "Classifiers": ["GuidedClassifier", "SoftmaxRegression", "FineTunedEncoder"],
 }
 OTHERS = "Whole jobs"  # has what is in no list
 MODULES = {"Data sets": "dissensus.datasets", "Metrics": "dissensus.metrics", "Errors": "dissensus.errors"}

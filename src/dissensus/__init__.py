@@ -54,7 +54,6 @@ _HOMES = {
     "with_features": "labels.features",
     "read_features": "labels.features",
     "SoftmaxRegression": "text.learners.softmax",
-    "TextCNN": "text.learners.textcnn",
     "FineTunedEncoder": "text.learners.finetuned",
     "GuidedClassifier": "text.guided.classifier",
     "torch_dataset": "integrations.training",
