@@ -89,7 +89,7 @@ AUDITED = [
     ),
     Mutant(
         "the CNN does not drop",
-        "text/learners/textcnn.py",
+        "reproduction/textcnn.py",
         'network["head"](network["dropout"](signal.amax(dim=2)))',
         'network["head"](signal.amax(dim=2))',
         "test_learners.py",

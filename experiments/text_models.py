@@ -30,11 +30,11 @@ from dissensus.models.pgm.model import PGM
 from dissensus.text.ldlnm.model import LDLNM
 from dissensus.text.learners.finetuned import FineTunedEncoder
 from dissensus.text.learners.softmax import SoftmaxRegression
-from dissensus.text.learners.textcnn import TextCNN
 from experiments.common import Finished, Values, command_line, write_files
 from reproduction.datasets import read_dataset, shares
 from reproduction.measures import HIDDEN_SHARE
 from reproduction.tables import line, table, yes
+from reproduction.textcnn import TextCNN
 
 COMMAND = "python -m experiments.text_models"
 SETS = ("jq1", "jq2", "jq3")

@@ -151,7 +151,7 @@ def learner_of(name: str, settings: Mapping[str, Any], seed: int) -> Any:
         from dissensus.text.learners.finetuned import FineTunedEncoder
 
         return FineTunedEncoder(n_threads=1, progress=False, seed=seed, **settings)
-    from dissensus.text.learners.textcnn import TextCNN
+    from reproduction.textcnn import TextCNN
 
     return TextCNN(n_threads=1, seed=seed, **settings)
 

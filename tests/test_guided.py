@@ -59,7 +59,6 @@ LEARNERS: dict[str, Any] = {
     "softmax": ds.text.SoftmaxRegression(0.01),
     "scikit-learn": LogisticRegression(max_iter=500),
     "ldlnm": ds.LDLNM(4, 2, latent_size=4, n_networks=1, epochs=3),
-    "textcnn": ds.text.TextCNN(dimension=4, filters=4, width=3, epochs=2),
 }
 # Models that are registered and not in the table join with their defaults.
 REGISTERED = {name: model_class(name) for name in OF_CLASSES}
@@ -145,8 +144,7 @@ TWO_CLASSES = ds.Annotations.from_counts([[3, 1], [1, 3], [2, 2], [4, 0]])
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("guide", "learner"), PAIRS)
 def test_every_guide_with_every_kind_of_learner(guide: str, learner: str, tmp_path: Path) -> None:
-    features, y = crowd()
-    X = np.array(texts_of(features), dtype=object) if learner == "textcnn" else features
+    X, y = crowd()
     project = "soft" if has_clusters(GUIDES[guide]) else "none"
     built = ds.GuidedClassifier(GUIDES[guide], LEARNERS[learner], project=project)
     first = clone(built).fit(X[:40], y[:40], dev=(X[40:50], y[40:50]))

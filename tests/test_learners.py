@@ -1,8 +1,7 @@
-"""SoftmaxRegression and TextCNN: against scikit-learn, by hand, and file by file."""
+"""SoftmaxRegression, and the TextCNN of the reproduction: against scikit-learn, by hand, and file by file."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import dissensus as ds
-from dissensus.errors import DataError, MissingExtraError, ModelFileError, NotFittedError, ParameterError
+from dissensus.errors import DataError, ModelFileError, NotFittedError, ParameterError
 from dissensus.models.softmax import objective
 from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.text.learners.base import batches, hold_out
-from dissensus.text.learners.textcnn import lexicon_of, read_glove, words_of
+from reproduction.textcnn import TextCNN, lexicon_of, read_glove, words_of
 
 pytestmark = pytest.mark.torch
 
@@ -106,9 +105,7 @@ def test_what_does_not_fit_is_refused():
 
 
 @pytest.mark.parametrize(
-    "learner",
-    [ds.text.SoftmaxRegression(0.5), ds.text.TextCNN(epochs=2), ds.text.FineTunedEncoder(epochs=1)],
-    ids=repr,
+    "learner", [ds.text.SoftmaxRegression(0.5), TextCNN(epochs=2), ds.text.FineTunedEncoder(epochs=1)], ids=repr
 )
 def test_learners_clone(learner: Any):
     assert clone(learner).get_params() == learner.get_params()
@@ -218,20 +215,20 @@ def test_words_and_lexicon():
 
 
 @pytest.fixture(scope="module")
-def cnn() -> ds.text.TextCNN:
+def cnn() -> TextCNN:
     pytest.importorskip("torch")
     texts, D = sentences()
-    return ds.text.TextCNN(dimension=16, filters=16, epochs=12, batch_size=8).fit(texts, D, dev=(texts, D))
+    return TextCNN(dimension=16, filters=16, epochs=12, batch_size=8).fit(texts, D, dev=(texts, D))
 
 
-def test_cnn_learns_what_one_word_decides(cnn: ds.text.TextCNN):
+def test_cnn_learns_what_one_word_decides(cnn: TextCNN):
     texts, D = sentences()
     assert -cnn.score(texts, D) < 0.2
     assert cnn.epoch_ == int(np.argmin(cnn.dev_kl_))
     assert -cnn.score(texts, D) == pytest.approx(cnn.dev_kl_.min(), rel=1e-6)
 
 
-def test_a_texts_prediction_does_not_depend_on_its_neighbours(cnn: ds.text.TextCNN):
+def test_a_texts_prediction_does_not_depend_on_its_neighbours(cnn: TextCNN):
     short, long = "rain", "the day " + "work is " * 30
     together = cnn.label_distributions([short, long, ""])
     for place, text in enumerate([short, long, ""]):
@@ -240,8 +237,8 @@ def test_a_texts_prediction_does_not_depend_on_its_neighbours(cnn: ds.text.TextC
 
 def test_cnn_drops_before_the_head_in_training_alone():
     torch = pytest.importorskip("torch")
-    from dissensus.text.learners.textcnn import cnn as build
-    from dissensus.text.learners.textcnn import logits_of
+    from reproduction.textcnn import cnn as build
+    from reproduction.textcnn import logits_of
 
     torch.manual_seed(0)
     network, codes = build(9, 4, 3, filters=5, width=3, dropout=1.0), [[2, 3, 4], [5, 6]]
@@ -251,11 +248,8 @@ def test_cnn_drops_before_the_head_in_training_alone():
     assert not torch.isclose(logits_of(network.eval(), codes, 2), bias).any()
 
 
-def test_cnn_saved_loaded_and_replayed(cnn: ds.text.TextCNN, tmp_path: Path):
+def test_a_seed_replays_the_cnn(cnn: TextCNN):
     texts, D = sentences()
-    cnn.save(tmp_path / "cnn.safetensors")
-    loaded = ds.load(tmp_path / "cnn.safetensors")
-    np.testing.assert_array_equal(loaded.label_distributions(texts), cnn.label_distributions(texts))
     again = clone(cnn).fit(texts, D, dev=(texts, D))
     np.testing.assert_array_equal(again.label_distributions(texts), cnn.label_distributions(texts))
 
@@ -265,7 +259,7 @@ def test_glove_vectors_start_the_words(tmp_path: Path):
     file = tmp_path / "glove.txt"
     file.write_text("work 1 2 3\nunused 4 5 6\n. 7 8 9\n", encoding="utf-8")
     assert list(read_glove(file, ["work", "home"])) == ["work"]
-    model = ds.text.TextCNN(glove=str(file))
+    model = TextCNN(glove=str(file))
     model.lexicon_ = ["home", "work"]
     network = model._first_network(3)
     assert network["words"].weight.shape == (4, 3)
@@ -305,29 +299,11 @@ def test_glove_files_that_cannot_serve(tmp_path: Path, content: str | bytes, mes
 def test_cnn_without_dev_holds_some_items_out():
     pytest.importorskip("torch")
     texts, D = sentences(20)
-    model = ds.text.TextCNN(dimension=4, filters=4, epochs=2).fit(texts, D)
+    model = TextCNN(dimension=4, filters=4, epochs=2).fit(texts, D)
     assert len(model.dev_kl_) == 2
     with pytest.raises(DataError, match="row 0 of X is 3"):
         model.label_distributions([3])
     with pytest.raises(DataError, match="X is one text, 'rain'; put it in a list"):
         model.label_distributions("rain")
     with pytest.raises(DataError, match="one item leaves none to choose the epoch on"):
-        ds.text.TextCNN().fit(["rain"], [[0.5, 0.5]])
-
-
-@pytest.mark.parametrize("shape", [(5,), (2, 16)], ids=str)
-def test_a_cnn_file_of_wrong_shapes_is_refused(cnn: ds.text.TextCNN, tmp_path: Path, shape: tuple[int, ...]):
-    cnn.save(tmp_path / "cnn")
-    change(tmp_path / "cnn", {"words.weight": np.zeros(shape, np.float32)})
-    with pytest.raises(ModelFileError, match="damaged or incomplete") as refused:
-        ds.load(tmp_path / "cnn")
-    assert "\n" not in str(refused.value)
-
-
-def test_a_missing_extra_is_not_called_damage(
-    cnn: ds.text.TextCNN, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    cnn.save(tmp_path / "cnn")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match="pip install"):
-        ds.load(tmp_path / "cnn")
+        TextCNN().fit(["rain"], [[0.5, 0.5]])

@@ -69,7 +69,7 @@ GROUPS = {
     ],
     "Classifiers": [
         "GuidedClassifier",
-        *("text.SoftmaxRegression", "text.TextCNN", "text.FineTunedEncoder"),
+        *("text.SoftmaxRegression", "text.FineTunedEncoder"),
     ],
 }
 OTHERS = "Whole jobs"  # has what is in no list

@@ -14,7 +14,6 @@ _HOMES = {
     "with_features": "labels.features",
     "read_features": "labels.features",
     "SoftmaxRegression": "text.learners.softmax",
-    "TextCNN": "text.learners.textcnn",
     "FineTunedEncoder": "text.learners.finetuned",
 }
 

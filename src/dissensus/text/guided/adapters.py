@@ -29,7 +29,7 @@ from dissensus.numerics import Array
 from dissensus.text.learners.base import Dev
 
 LEARNERS = (
-    "a learner on distributions (SoftmaxRegression, TextCNN, FineTunedEncoder), LDLNM, or a scikit-learn "
+    "a learner on distributions (SoftmaxRegression, FineTunedEncoder), LDLNM, or a scikit-learn "
     "classifier with predict_proba whose fit takes sample_weight"
 )
 

@@ -66,7 +66,7 @@ def pack_parts(parts: Mapping[str, Any], fitted: bool) -> tuple[Header, Arrays]:
         if not readable:  # estimators of others need pickle, which runs code on loading
             raise DataError(
                 f"a GuidedClassifier with {kind.__name__} cannot be saved without pickle; take a learner of "
-                "this library (SoftmaxRegression, TextCNN, FineTunedEncoder, LDLNM)"
+                "this library (SoftmaxRegression, FineTunedEncoder, LDLNM)"
             )
         headers[name], own = (None, {}) if part is None else pack(part, fitted=fitted)
         arrays |= {f"{name}/{array}": values for array, values in own.items()}

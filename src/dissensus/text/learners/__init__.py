@@ -5,4 +5,4 @@ the part that strengths and epochs are chosen on; ``label_distributions(X)`` pre
 """
 
 # class -> module
-LEARNERS = {"SoftmaxRegression": "softmax", "TextCNN": "textcnn", "FineTunedEncoder": "finetuned"}
+LEARNERS = {"SoftmaxRegression": "softmax", "FineTunedEncoder": "finetuned"}

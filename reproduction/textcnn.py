@@ -22,7 +22,6 @@ from dissensus.errors import DataError, ParameterError, require, system_words
 from dissensus.metrics import kl
 from dissensus.numerics import Array
 from dissensus.params import ANY, DEVICE, N_THREADS, NONE, PATIENCE, SEED, fitted, integer, real, setting
-from dissensus.tables.arrays import Arrays, Header
 from dissensus.text.learners.base import Dev, Learner, as_texts, batches, own_dev
 
 if TYPE_CHECKING:
@@ -241,24 +240,3 @@ class TextCNN(Learner):
         sizes = (self.filters, self.width, self.dropout)
         network = cnn(len(self.lexicon_) + UNKNOWN + 1, dimension, n_classes, *sizes)
         return network.to(pick_device(self.device))
-
-    # ---- keeping it -----------------------------------------------------------------------------------
-
-    def _state(self) -> tuple[Header, Arrays]:
-        from dissensus.text.learners.torch_tools import to_numpy
-
-        facts, arrays = super()._state()
-        arrays |= {name: to_numpy(tensor) for name, tensor in self.network_.state_dict().items()}
-        arrays["dev_kl_"] = self.dev_kl_
-        facts |= {"lexicon": self.lexicon_, "epoch": self.epoch_, "n_threads": self.n_threads_}
-        return facts, arrays
-
-    def _restore(self, facts: Header, arrays: Arrays) -> None:
-        require("torch", "text")
-        import torch
-
-        super()._restore(facts, arrays)
-        self.dev_kl_ = arrays.pop("dev_kl_")
-        self.lexicon_, self.epoch_, self.n_threads_ = facts["lexicon"], facts["epoch"], facts["n_threads"]
-        self.network_ = self._network(self.n_classes_, arrays["words.weight"].shape[1])
-        self.network_.load_state_dict({name: torch.from_numpy(values) for name, values in arrays.items()})
