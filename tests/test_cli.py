@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from dissensus.cli.settings import parse_values
 
 import dissensus
 from cli_help import failure, run, tree, write_votes
 from dissensus._version import __version__
 from dissensus.cli.app import in_shell_words
-from dissensus.cli.settings import parse_values
 from dissensus.cli.terminal import amounts
 from dissensus.models import MODELS
 from registry import OF_CLASSES

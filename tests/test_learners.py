@@ -105,7 +105,9 @@ def test_what_does_not_fit_is_refused():
 
 
 @pytest.mark.parametrize(
-    "learner", [ds.text.SoftmaxRegression(0.5), TextCNN(epochs=2), ds.text.FineTunedEncoder(epochs=1)], ids=repr
+    "learner",
+    [ds.text.SoftmaxRegression(0.5), TextCNN(epochs=2), ds.text.FineTunedEncoder(epochs=1)],
+    ids=repr,
 )
 def test_learners_clone(learner: Any):
     assert clone(learner).get_params() == learner.get_params()
