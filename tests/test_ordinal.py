@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +11,6 @@ from scipy.special import expit
 from scipy.stats import multinomial
 
 import dissensus as ds
-from dissensus.cli.fit import _say_pool
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import ranked_probability_score
 from dissensus.models import graded as code
@@ -248,17 +245,3 @@ def test_models_of_a_scale_refuse_other_labels() -> None:
     labels, _ = scale(2, n_items=20)
     with pytest.raises(ds.DissensusError, match="for labels of type ordinal"):
         ds.OrdinalHPGM().fit(labels.with_label_type("nominal"))
-
-
-def test_a_pool_that_scores_as_hpgm_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    def run(*scores: float) -> Any:
-        models = ds.OrdinalHPGM(), ds.HPGM()
-        pairs = zip(models, scores, strict=True)
-        return SimpleNamespace(
-            held_out=[SimpleNamespace(model=one, score=x, score_items=x) for one, x in pairs]
-        )
-
-    _say_pool(run(-0.5, -0.6))
-    assert capsys.readouterr().out == ""
-    _say_pool(run(-0.5, -0.5))
-    assert "here hpgm has all of the weight: both score the same" in capsys.readouterr().out

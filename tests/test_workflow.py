@@ -14,7 +14,7 @@ from dissensus.errors import DataError, ParameterError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.simulation import simulate
 from dissensus.workflow.refine import fit
-from dissensus.workflow.runs import annotator_table, open_run, share_right, write_run
+from dissensus.workflow.runs import annotator_table, load_run, share_right, write_run
 from test_auto import one_kind_of_item_each
 
 
@@ -108,7 +108,7 @@ def test_the_page_hides_as_many_labels_as_the_run_did(tmp_path: Path) -> None:
     crowd = simulate(150, 30, 3, seed=1).annotations
     run = fit(crowd, "fmm", {"n_item_clusters": 3}, test_size=0.3)
     write_run(run, tmp_path / "out", page={})
-    assert open_run(tmp_path / "out").evidence()["test_size"] == 0.3
+    assert load_run(tmp_path / "out").evidence()["test_size"] == 0.3
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     # Dawid–Skene was not part of the run: it is scored for the page, and on as many labels.
     hidden = run.held_out[0].n_hidden

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, ParameterError
+from dissensus.errors import DataError, ParameterError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import quoted
 
@@ -49,10 +49,10 @@ def find_judges(annotations: Annotations, judges: Any = None) -> tuple[Bools, st
         if not mask.any():
             raise DataError(
                 "nobody says who is a judge: give an annotator table with a column 'kind' (human or llm), "
-                "or judges= as ids or a pattern such as 'gpt*'"
+                f"or {setting('judges')} as ids or a pattern such as 'gpt*'"
             )
     if not mask.any():
-        raise DataError(f"no annotator is a judge {words}; say who is with judges=")
+        raise DataError(f"no annotator is a judge {words}; say who is with {setting('judges')}")
     return mask, words
 
 
@@ -71,7 +71,8 @@ def _by_text(annotations: Annotations, text: str) -> tuple[Bools, str]:
         if not mask.any():
             raise DataError(
                 f"the column {text!r} of the annotator table calls nobody {', '.join(sorted(MACHINES))}; "
-                f"it has {', '.join(sorted(set(values))[:8])}: say who is a judge with judges='{text}=VALUE'"
+                f"it has {', '.join(sorted(set(values))[:8])}: say who is a judge with "
+                f"{setting('judges', f'{text}=VALUE')}"
             )
         return mask, f"by the column {text}"
     mask = _matching(annotations, text)

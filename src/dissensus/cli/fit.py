@@ -104,7 +104,7 @@ def fit(
         labels = pseudonymised(labels)
     used = resources(n_workers=jobs, cluster=cluster, scratch=scratch, memory=memory, checkpoint=checkpoint)
     kept = f"{checkpoint} keeps the fit: run the same again to go on"
-    with opt.resumable(checkpoint, kept), used as resource:
+    with used as resource, opt.resumable(lambda: any(map(Path.is_dir, resource.used)), kept):
         run = refine(
             labels,
             model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -166,13 +166,12 @@ def parse_values(text: str) -> list[Any]:
 
 
 @contextmanager
-def resumable(directory: Path | None, kept: str) -> Iterator[None]:
-    """Let Ctrl-C inside the block say what of a long job is kept, if its directory is there."""
+def resumable(is_kept: Callable[[], bool], kept: str) -> Iterator[None]:
+    """Let Ctrl-C inside the block say what of a long job is kept, if anything is."""
     try:
         yield
     except KeyboardInterrupt:
-        there = directory is not None and directory.exists()
-        raise StoppedError(f"interrupted; {kept if there else 'nothing was written'}") from None
+        raise StoppedError(f"interrupted; {kept if is_kept() else 'nothing was written'}") from None
 
 
 # ---- what is written ----------------------------------------------------------------------------------

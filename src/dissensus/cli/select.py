@@ -87,7 +87,7 @@ def select(
     labels = opt.with_features(columns.read(file, items=items), features)
     others = None if dev is None else opt.with_features(columns.read(dev, items=items), features)
     notice: dict[str, Any] = {"command": opt.command_line(context), "source": str(file)}
-    kept = directory, f"{directory} keeps what is finished: run the same again"
+    kept = directory.exists, f"{directory} keeps what is finished: run the same again"
     with (
         opt.resumable(*kept),
         claimed(directory, notice, force),

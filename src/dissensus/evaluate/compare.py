@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.engine import current, threads, using
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.evaluate.search import fits
 from dissensus.evaluate.sides import shared_errors
 from dissensus.labels.annotations import Annotations
@@ -377,7 +377,8 @@ def _beside(taken: int) -> Iterator[None]:
     if 2 * taken > used.memory:
         raise DataError(
             f"hiding labels to judge a model by takes {size_words(taken)} of memory beside the fit, and "
-            f"{size_words(used.memory)} are allowed in all; hide none (test_size=0), or allow more memory="
+            f"{size_words(used.memory)} are allowed in all; hide none ({setting('test_size', 0)}), or allow "
+            f"more {setting('memory')}"
         )
     with using(replace(used, memory=used.memory - taken)):
         yield

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.evaluate.bootstrap import Interval
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sources import as_annotations
@@ -90,7 +90,7 @@ def gold_accuracy(
         annotations = with_gold(annotations, gold)
     items = judged_items(annotations)
     if not len(items):
-        raise DataError("no item has labels and a gold class to judge by; give gold=")
+        raise DataError(f"no item has labels and a gold class to judge by; give {setting('gold')}")
     plain = with_settings(model, {}).fit(annotations).label_distributions_
     crossed = cross_fitted(model, annotations, folds=folds, seed=seed)
     right = (float(right_rows(annotations, table, items).sum()) for table in (plain, crossed))

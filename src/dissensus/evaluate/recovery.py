@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, bad_parameter, require
+from dissensus.errors import DataError, bad_parameter, require, setting
 from dissensus.evaluate.bootstrap import Interval, Resamples
 from dissensus.evaluate.tasks import stream_seed, trial_copy, workers
 from dissensus.labels.annotations import Annotations
@@ -78,8 +78,8 @@ class Design:
             smaller, reserved = fitting(sizes, None, None)
             n_items = int((sizes >= smaller + reserved).sum())
             raise DataError(
-                f"{problem}; lower them: pool={smaller}, min_reserved={reserved}, labels_shown="
-                f"{list(powers(smaller))} leaves {n_items:,} of {len(sizes):,} items"
+                f"{problem}; lower them: {setting('pool', smaller)}, {setting('min_reserved', reserved)}, "
+                f"{setting('labels_shown', list(powers(smaller)))} leaves {n_items:,} of {len(sizes):,} items"
             )
         items = annotations.take_items(np.flatnonzero(enough))
         drawable = random_places(items, np.random.default_rng([seed])) < pool

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import set_distances
 from dissensus.labels.sources import as_annotations
@@ -78,7 +78,8 @@ def krippendorff_alpha(
     if level in SET_LEVELS:
         if not isinstance(item, Annotations) or item.label_type != "multi":
             raise DataError(
-                "'jaccard' and 'masi' are distances of sets; read the labels with label_type='multi'"
+                "'jaccard' and 'masi' are distances of sets; read the labels with "
+                f"{setting('label_type', 'multi')}"
             )
         return alpha(coincidences(item.counts.T), set_distances(item.class_vocabulary, level))
     by_class = _counts_by_class(item, label, n_classes)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.kinds import LabelType, check_label_type, refuse_wrong_kind
 from dissensus.labels.rows import (
     DUPLICATE_POLICIES,
@@ -609,7 +609,9 @@ class Annotations:
             raise bad_parameter("split_labels", "test_size", "a float > 0 and < 1", test_size)
         n_hidden = round(test_size * self.n_pairs)
         if n_hidden == self.n_pairs > 0:
-            raise DataError(f"a test_size={test_size} hides all {n_hidden:,} labels; hide a smaller share")
+            raise DataError(
+                f"a {setting('test_size', test_size)} hides all {n_hidden:,} labels; hide a smaller share"
+            )
         chosen = np.random.default_rng(seed).permutation(self.n_pairs)[:n_hidden]
         hidden = np.zeros(self.n_pairs, dtype=bool)
         hidden[chosen] = True

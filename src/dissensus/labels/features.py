@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sources import provided
 from dissensus.labels.vocabulary import Vocabulary, quoted
@@ -102,8 +102,8 @@ def features_of(annotations: Annotations, model: str | None = None, *, given: An
     if carries_features(annotations):
         return features_of(embed_items(annotations, TEXT, model=model))
     raise DataError(
-        f"the items have neither features nor a column {TEXT!r}; pass features=, or an item table "
-        "with a text column, or attach them with dissensus.text.with_features"
+        f"the items have neither features nor a column {TEXT!r}; pass {setting('features')}, or an item "
+        "table with a text column, or attach them with dissensus.text.with_features"
     )
 
 

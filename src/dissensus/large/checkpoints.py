@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.engine import Checkpoint, State
-from dissensus.errors import DataError, ModelFileError, system_words
+from dissensus.errors import DataError, ModelFileError, setting, system_words
 from dissensus.large.file_arrays import place_in_file
 from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.tables.atomic import sync
@@ -83,7 +83,7 @@ def _steps(folder: Path) -> list[Path]:
 
 def cannot_write(folder: Path, error: OSError) -> DataError:
     """The error for a folder that does not take checkpoints."""
-    remedy = "name another directory with checkpoint="
+    remedy = f"name another directory with {setting('checkpoint')}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         remedy = "make room there and run the same again: it resumes from the last one"
     return DataError(f"{folder}: a checkpoint cannot be written ({system_words(error)}); {remedy}")

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.engine import Block, Blocks, Resources, Result, cut_blocks, one_blas_thread, using
-from dissensus.errors import ClusterError, DataError, bad_parameter, require
+from dissensus.errors import ClusterError, DataError, bad_parameter, require, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.large.engine import LargeEngine, n_bytes
 from dissensus.large.file_arrays import place_in_file
@@ -105,7 +105,12 @@ def _remote(address: str, tls: Sequence[Path]) -> Iterator[Any]:
         files = dict(zip(("tls_ca_file", "tls_client_cert", "tls_client_key"), map(str, tls), strict=True))
         security = distributed.Security(**files, require_encryption=True)
     elif address.startswith("tls://"):
-        raise ClusterError(f"{address}: asks for a certificate; give the three files of TLS with tls=")
+        security = distributed.Security()  # the files that Dask's configuration names
+        if security.tls_ca_file is None:
+            raise ClusterError(
+                f"{address}: asks for a certificate; name its files in Dask's configuration "
+                "(DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others)"
+            )
     try:
         # A client that was never more than begun would print something when it is thrown away.
         distributed.comm.get_address_host_port(address)
@@ -176,8 +181,8 @@ def result_of(client: Any, future: Any) -> Any:
             return future.result(timeout=POLL_SECONDS)
         except distributed.scheduler.KilledWorker as error:
             raise ClusterError(
-                "workers died again and again, out of memory perhaps; allow less with memory=, use fewer "
-                "workers on a machine, or look into their logs"
+                "workers died again and again, out of memory perhaps; allow less with "
+                f"{setting('memory')}, use fewer workers on a machine, or look into their logs"
             ) from error
         except (TimeoutError, CancelledError, UnboundLocalError, OSError) as error:
             if future.status == "error":

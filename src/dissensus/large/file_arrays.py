@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, system_words
+from dissensus.errors import DataError, setting, system_words
 from dissensus.tables.source import not_reached
 
 
@@ -54,7 +54,7 @@ def open_file_array(place: Place) -> NDArray[Any]:
         return np.asarray(np.memmap(place.path, place.dtype, place.mode, place.offset, place.shape))
     except (OSError, ValueError) as error:
         raise not_reached(
-            place.path, "put scratch=, and stores, on a disk that every worker reaches"
+            place.path, f"put {setting('scratch')}, and stores, on a disk that every worker reaches"
         ) from error
 
 
@@ -133,7 +133,7 @@ def cannot_keep(folder: Path, error: OSError) -> DataError:
     """The error for a folder that does not take what a fit has to keep."""
     return DataError(
         f"{folder}: messages cannot be written ({system_words(error)}); make room there, or name another "
-        "place with scratch="
+        f"place with {setting('scratch')}"
     )
 
 

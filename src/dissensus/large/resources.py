@@ -28,7 +28,7 @@ import numpy as np
 from dissensus import engine as plain
 from dissensus._version import __version__
 from dissensus.engine import Engine, using
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.large.checkpoints import Checkpoints
 from dissensus.large.engine import Budget, LargeEngine
@@ -109,8 +109,8 @@ class Resources(plain.Resources):
                 each, enough = f" for each of {self.at_once} at once", size_words(self.at_once * needed)
             raise DataError(
                 f"{type(model).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
-                f"at least, and {size_words(self.memory)} are allowed{each}; allow {enough} with memory=, or "
-                "use fewer clusters, classes, features, jobs or workers"
+                f"at least, and {size_words(self.memory)} are allowed{each}; allow {enough} with "
+                f"{setting('memory')}, or use fewer clusters, classes, features, jobs or workers"
             )
         n_threads = min(n_threads, 1 + room // (2 * per_thread))
         return room - (n_threads - 1) * per_thread, n_threads

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dissensus import params
 from dissensus.engine import LABELS_PER_SHARD, MAX_SHARDS_PER_BLOCK, MIN_BLOCKS, Engine, current
-from dissensus.errors import DataError, NotFittedError, ParameterError
+from dissensus.errors import DataError, NotFittedError, ParameterError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import n_features
 from dissensus.labels.kinds import LabelType
@@ -209,11 +209,11 @@ class Model:
         if labels.label_type == "numeric":
             return DataError(
                 f"{type(self).__name__} knows classes, and the labels are {labels.n_classes:,} different "
-                "numbers; fit NumericRatings, or say label_type='ordinal' if they are grades"
+                f"numbers; fit NumericRatings, or say {setting('label_type', 'ordinal')} if they are grades"
             )
         return DataError(
             f"{type(self).__name__} is for labels of type {' or '.join(self._label_types)}, and these are "
-            f"{labels.label_type}; take another model, or say label_type={self._label_types[0]!r}"
+            f"{labels.label_type}; take another model, or say {setting('label_type', self._label_types[0])}"
         )
 
     def _unknown_annotators(self) -> DataError:
@@ -400,7 +400,7 @@ def fit_truth(self: Any, labels: Any, *, gold: Any = None, prior: Any = None) ->
     if gold is None:
         return self._run_fit(labels, prior=prior)
     if prior is not None:
-        raise ParameterError("gold= and prior= exclude each other; leave one out")
+        raise ParameterError(f"{setting('gold')} and {setting('prior')} exclude each other; leave one out")
     from dissensus.models.confusion import gold_prior
 
     labels = as_annotations(labels, self._reads_as)

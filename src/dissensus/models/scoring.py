@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus.engine import threads
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary, one_slip_away, quoted
@@ -134,8 +134,8 @@ def in_classes(known: Annotations, own: Vocabulary) -> Annotations:
         by = "" if known.anonymous else f" by annotator {quoted(known.annotators[known.annotator[row]])}"
         raise DataError(
             f"item {quoted(known.items[known.item[row]])}{by}: class {quoted(stranger)} was not there when "
-            f"the model was fitted; {hint}fit all labels anew with it declared in classes=, or drop its "
-            "labels"
+            f"the model was fitted; {hint}fit all labels anew with it declared in {setting('classes')}, or "
+            "drop its labels"
         )
     return replace(known, label=codes[known.label], class_vocabulary=own, gold=None)
 

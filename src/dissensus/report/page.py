@@ -24,7 +24,7 @@ from typing import Any
 from dissensus._version import __version__
 from dissensus.annotators.findings import findings
 from dissensus.annotators.verdicts import AnnotatorVerdicts
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
@@ -184,7 +184,8 @@ def gather(request: Request) -> dict[str, Any]:
     if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
         if request.since is not None or request.times is not None:
             raise DataError(
-                f"the page of {title_of(model)} has no part for since= and times=; leave them out"
+                f"the page of {title_of(model)} has no part for {setting('since')} and {setting('times')}; "
+                "leave them out"
             )
         return head | {"sections": static_sections(model, annotations, request.held_out, request.anonymise)}
     request.progress("looking for groups", 0.0)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.vocabulary import arrow_table
 from dissensus.tables.atomic import atomic_directory, atomic_path, atomic_paths
 from dissensus.tables.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
@@ -185,7 +185,9 @@ def _table_format(path: Path) -> str:
     known = _SUFFIXES.get(suffixes[-1]) if suffixes else None
     if known is None:
         endings = ", ".join(_SUFFIXES)
-        raise DataError(f"{path}: the name does not tell the format; end it in {endings}, or give format=")
+        raise DataError(
+            f"{path}: the name does not tell the format; end it in {endings}, or give {setting('format')}"
+        )
     return known
 
 
@@ -289,7 +291,9 @@ def write_tasks(
     if tool not in TOOLS:
         raise bad_parameter("write_tasks", "tool", f"one of {', '.join(TOOLS)}", tool)
     if any(row.get("text") is None for row in rows):
-        raise DataError("a labelling tool shows the items' text; name the items= table that has it")
+        raise DataError(
+            f"a labelling tool shows the items' text; name the {setting('items')} table that has it"
+        )
     records = [finite(_task(row, tool, classes, question, version)) for row in rows]
     with atomic_path(path) as temporary:
         if tool == "prodigy":

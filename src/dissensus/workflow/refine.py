@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dissensus.engine import current, using
-from dissensus.errors import DataError, ParameterError, bad_parameter
+from dissensus.errors import DataError, ParameterError, bad_parameter, setting
 from dissensus.evaluate.compare import (
     CANDIDATES,
     FAST_CANDIDATES,
@@ -135,14 +135,17 @@ def fit(
         annotations = with_gold(annotations, gold)
     _refuse_unanswerable(annotations, model, estimate)
     if model == "auto" and settings:
-        raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
+        raise ParameterError(f"{', '.join(settings)}: name the {setting('model')} that should take this")
     why = ""
     if represent:
         if estimate != "population":
-            raise ParameterError("represent= says whose population is estimated; leave estimate= out")
+            raise ParameterError(
+                f"{setting('represent')} says whose population is estimated; leave {setting('estimate')} out"
+            )
         if fast and model == "auto":
             raise ParameterError(
-                "fast= leaves sampled models out, and represent= needs one of them (hpgm); leave fast= out"
+                f"{setting('fast')} leaves sampled models out, and {setting('represent')} needs one of them "
+                "(hpgm); leave it out"
             )
         why = BY_REPRESENT if model == "auto" else ""
         model = REPRESENTING if model == "auto" else model
@@ -152,7 +155,7 @@ def fit(
     if estimate == "truth":
         return _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
     if fast and thorough:
-        raise ParameterError("fast= and thorough= exclude each other; leave one out")
+        raise ParameterError(f"{setting('fast')} and {setting('thorough')} exclude each other; leave one out")
     candidates = FAST_CANDIDATES if fast else THOROUGH_CANDIDATES if thorough else CANDIDATES
     seconds: dict[str, float] = {}
     with shown(progress) as tell:
@@ -185,7 +188,7 @@ def _refine_truth(
                 known = [other for other in MODELS if model_class(other).finds_truth]
                 raise ParameterError(
                     f"{name_of(model)} knows no true class, only what a population answers; "
-                    f"for estimate='truth' take one of: {', '.join(known)}"
+                    f"for {setting('estimate', 'truth')} take one of: {', '.join(known)}"
                 )
             choice = TruthChoice(model.fit(annotations, prior=given), [], "")
     with timed("gold", seconds):
@@ -209,25 +212,26 @@ def _refuse_unanswerable(annotations: Annotations, model: str, estimate: str) ->
     if several and not annotations.anonymous and annotations.n_annotators == 1:
         raise DataError(
             f"all labels are by one annotator ({annotations.annotators[0]!r}), and nobody can disagree here; "
-            "add labels by others, name another annotator=, or name the model= to fit all the same"
+            f"add labels by others, name another {setting('annotator')}, or name the {setting('model')} to "
+            "fit all the same"
         )
     if several and estimate != "truth" and int(pairs_per_item(annotations).max()) < 2:
         raise DataError(
             "no item has labels by two annotators, and nobody can disagree here; add second labels, of some "
-            "items at least, or name the model= to fit all the same"
+            f"items at least, or name the {setting('model')} to fit all the same"
         )
     M, P = annotations.n_items, annotations.n_classes
     free = model == "auto" and annotations.label_type == "nominal"
     if free and P >= FREE_TEXT and annotations.n_labels < P * MEANT_AS_CLASS:
         raise DataError(
             f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes; group "
-            "them first, name another label=, or name the model= to fit all the same"
+            f"them first, name another {setting('label')}, or name the {setting('model')} to fit all the same"
         )
     allowed, least = current().memory, PROCESS_BYTES + WIDE_TABLES * 8 * M * P
     if P > MANY_CLASSES and annotations.label_type != "numeric" and allowed is not None and least > allowed:
         raise DataError(
             f"{M:,} items with {P:,} classes need {size_words(least)} of memory, and {size_words(allowed)} "
-            "are allowed; allow as much with memory=, or group the classes first"
+            f"are allowed; allow as much with {setting('memory')}, or group the classes first"
         )
 
 
