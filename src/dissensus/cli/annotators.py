@@ -47,7 +47,7 @@ def annotators(
         kept = found.columns(), found.in_words()
     columns, words = kept
     if output is not None:
-        from dissensus.models.results import make_frame
+        from dissensus.labels.display import make_frame
         from dissensus.tables.results import for_spreadsheets
         from dissensus.tables.write import write_table
 

@@ -66,7 +66,7 @@ def judges(
 ) -> None:
     """May a judge replace a human, how does it differ, and how many votes is a panel of judges?"""
     from dissensus.judges.report import judge_report
-    from dissensus.models.results import make_frame
+    from dissensus.labels.display import make_frame
     from dissensus.tables.results import write_json
     from dissensus.tables.write import write_table
     from dissensus.workflow.runs import labels_of

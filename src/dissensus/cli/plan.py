@@ -42,7 +42,7 @@ def plan(
 ) -> None:
     """Plan further labels: which items gain most, whom to ask, when to stop, how to lay out a new study."""
     from dissensus.annotators.plan import design_study, plan_labels
-    from dissensus.models.results import make_frame
+    from dissensus.labels.display import make_frame
     from dissensus.tables.layouts import with_side_tables
     from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.write import write_table
@@ -178,7 +178,7 @@ def queue(
 def _write(
     found: Any, annotations: Any, output: Path, tool: str, control: str | None, text_column: str | None
 ) -> None:
-    from dissensus.models.results import make_frame
+    from dissensus.labels.display import make_frame
     from dissensus.report.items import texts_of
     from dissensus.tables.write import write_table, write_tasks
 
