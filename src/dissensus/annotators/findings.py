@@ -20,6 +20,7 @@ from dissensus.annotators.verdicts import AnnotatorVerdicts, annotator_verdicts
 from dissensus.errors import DataError
 from dissensus.evaluate.sides import Standing, Votes, most_frequent, standing
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import Shown
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
@@ -138,7 +139,7 @@ def findings(model: Model, annotations: Annotations, judged: AnnotatorVerdicts |
 
 
 @dataclass(frozen=True)
-class LabelQueue:
+class LabelQueue(Shown):
     """Items to ask about, the most urgent first; one entry for each item in every array.
 
     Attributes
@@ -164,6 +165,8 @@ class LabelQueue:
     n_by_all
         Items that need a label and are not in the queue, since everybody who may be asked
         (nobody who spams or errs systematically) has labelled them already.
+    frame_kind
+        The kind of data frame that ``to_frame`` gives.
     """
 
     item: NDArray[Any]
@@ -176,6 +179,7 @@ class LabelQueue:
     n_labels: NDArray[np.int64]  # that the item has
     labelled_by: NDArray[Any]  # who labelled it already: ask others
     n_by_all: int = 0  # items that need a label and have one of everybody who may be asked
+    frame_kind: str = "pandas"
 
     def columns(self) -> dict[str, Any]:
         """The arrays by name, as columns of a table."""
@@ -184,6 +188,10 @@ class LabelQueue:
 
     def __len__(self) -> int:
         return len(self.item)
+
+    def __repr__(self) -> str:
+        decide = int((self.action == ADJUDICATE).sum())
+        return f"LabelQueue({decide:,} items to adjudicate, {len(self) - decide:,} to label)"
 
 
 def label_queue(
@@ -243,6 +251,7 @@ def label_queue(
         n_labels=annotations.counts[code].sum(axis=1),
         labelled_by=np.array(labelled_by, dtype=object),
         n_by_all=int((found.more & (left == 0)).sum()),
+        frame_kind=annotations.frame_kind,
     )
 
 

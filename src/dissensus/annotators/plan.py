@@ -29,10 +29,10 @@ from dissensus.annotators.verdicts import INTERVAL as VERDICTS_INTERVAL
 from dissensus.errors import bad_parameter
 from dissensus.labels.agreement import agreement, krippendorff_alpha
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import Shown
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
-from dissensus.models.results import make_frame
 from dissensus.numerics import Array
 from dissensus.params import check_rules, integer, real
 
@@ -133,7 +133,7 @@ def people_left(annotations: Annotations, people: NDArray[np.bool_]) -> NDArray[
 
 
 @dataclass(frozen=True, repr=False)
-class LabelPlan:
+class LabelPlan(Shown):
     """Which items to label further; one entry for each item in every array, in the model's order.
 
     Attributes
@@ -202,10 +202,10 @@ class LabelPlan:
         names = ("item", "n_labels", "n_more", "gain", "loss", "loss_after", "width", "width_after")
         return {name: getattr(self, name) for name in names}
 
-    def to_frame(self) -> Any:
-        """A data frame, items to be asked about first."""
-        order = np.lexsort((-self.gain, -self.n_more))
-        return make_frame({name: values[order] for name, values in self.columns().items()}, self.frame_kind)
+    def _head(self, n: int | None) -> dict[str, Any]:
+        """Items to be asked about come first."""
+        order = np.lexsort((-self.gain, -self.n_more))[:n]
+        return {name: values[order] for name, values in self.columns().items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the items, as plain values."""

@@ -38,12 +38,12 @@ from dissensus.annotators.sentences import (
 from dissensus.errors import DataError
 from dissensus.evaluate.sides import Votes, leaning, standing
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import Shown
 from dissensus.labels.kinds import class_values
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.hpgm.posterior import Draws
-from dissensus.models.results import make_frame
 from dissensus.numerics import Array
 from dissensus.params import check_rules, integer, real
 
@@ -79,7 +79,7 @@ class View:
 
 
 @dataclass(frozen=True, repr=False)
-class AnnotatorVerdicts:
+class AnnotatorVerdicts(Shown):
     """One entry for each annotator in every array, in the order of the model's annotators.
 
     Attributes
@@ -148,10 +148,6 @@ class AnnotatorVerdicts:
     def columns(self) -> dict[str, Any]:
         """The arrays by name."""
         return {name: getattr(self, name) for name in COLUMNS}
-
-    def to_frame(self) -> Any:
-        """A data frame, of the kind the annotations came in."""
-        return make_frame(self.columns(), self.frame_kind)
 
     def counts(self) -> dict[str, int]:
         """Number of annotators by verdict."""

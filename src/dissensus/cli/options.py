@@ -200,7 +200,7 @@ def stem(file: Path) -> str:
 
 def write_columns(columns: Mapping[str, Any], output: Path, safe_csv: bool = False) -> None:
     """Write columns as a table."""
-    from dissensus.models.results import make_frame
+    from dissensus.labels.display import make_frame
     from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.write import write_table
 

@@ -31,6 +31,7 @@ from dissensus.errors import DataError, bad_parameter, require, setting
 from dissensus.evaluate.bootstrap import Interval, Resamples
 from dissensus.evaluate.tasks import stream_seed, trial_copy, workers
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import Shown
 from dissensus.labels.rows import pairs_per_item, random_places, take_pairs
 from dissensus.labels.sources import as_annotations
 from dissensus.metrics import kl_rows, sampling_floor
@@ -239,7 +240,7 @@ def attempt(setup: Setup, planned: PlannedFit) -> tuple[Array, float]:
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Recovery(Shown):
     """How close every model came with every number of labels, beside the counts and the floor.
 
     Attributes

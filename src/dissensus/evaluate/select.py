@@ -43,6 +43,7 @@ from dissensus.evaluate.search import (
 )
 from dissensus.evaluate.tasks import described, plain, settings_words
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import Shown
 from dissensus.labels.sources import as_annotations
 from dissensus.params import with_settings
 from dissensus.progress import ShowProgress, shown
@@ -105,7 +106,7 @@ class Stability:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Shown):
     """What a search found: every cell's scores, the winner, and the evidence for it.
 
     Attributes

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, require
+from dissensus.labels.features import by_item
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.params import check_rules, choice
@@ -31,7 +32,8 @@ def torch_dataset(model: Model, x: Any, *, weight: str = "equal") -> Any:
     model
         A fitted model.
     x
-        What the learner sees of each item, in the order of ``model.items_``: an array of features, or texts.
+        What the learner sees of each item: an array of features, or texts, in the order of ``model.items_``;
+        of pandas, one row for each item that its index or its item column names, in any order.
     weight
         How much an item counts: all alike (``"equal"``), by its number of ``"labels"``, or by the probability
         that its label is the most common answer (``"sure"``). Weights are 1 on average.
@@ -39,13 +41,28 @@ def torch_dataset(model: Model, x: Any, *, weight: str = "equal") -> Any:
     require("torch", "text")
     from dissensus.integrations.torch_data import DistributionDataset
 
-    model._check_fitted()
     check_rules("torch_dataset", WEIGHTS, weight=weight)
-    if len(x) != len(model.items_):
-        raise DataError(
-            f"{len(x)} rows of x and {len(model.items_)} items of the model; give one row for each"
-        )
+    x = rows_of_items(model, x)
+    x = x.to_numpy() if len(getattr(x, "shape", ())) == 2 and hasattr(x, "to_numpy") else x  # of a frame
     return DistributionDataset(x, model.label_distributions_, item_weights(model, weight))
+
+
+def rows_of_items(model: Model, x: Any) -> Any:
+    """Put the rows of x in the order of a model's items, by their ids where pandas has them."""
+    model._check_fitted()
+    name = model.columns_.get("item", "item")
+    if hasattr(x, "iloc") and x.ndim == 2 and name in x.columns:
+        x = x.set_index(name)
+    placed = by_item(x, model.item_vocabulary_, "x")
+    n, n_rows = len(model.items_), x.shape[0] if hasattr(x, "shape") else len(x)
+    if placed is None and n_rows != n:
+        raise DataError(f"{n_rows:,} rows of x and {n:,} items of the model; give one row for each")
+    if placed is None and hasattr(x, "iloc") and not np.array_equal(x.index, np.arange(n)):
+        raise DataError(
+            "the index of x names no items of the model; index it by item id, or give "
+            "x.reset_index(drop=True) where its rows are in the order of model.items_"
+        )
+    return x if placed is None else placed
 
 
 def item_weights(model: Model, weight: str) -> Array:
@@ -91,11 +108,10 @@ def sample_weight_rows(model: Model, x: Any) -> tuple[Any, NDArray[Any], Array]:
         A fitted model.
     x
         What the classifier sees of each item, in the order of ``model.items_``; arrays, sparse matrices,
-        frames and lists will do.
+        frames and lists will do. Of pandas, one row for each item that its index or its item column names, in
+        any order.
     """
-    model._check_fitted()
-    if (x.shape[0] if hasattr(x, "shape") else len(x)) != len(model.items_):
-        raise DataError(f"x must have one row for each of the model's {len(model.items_)} items")
+    x = rows_of_items(model, x)
     item, label = np.nonzero(model.label_distributions_)
     rows = x.iloc[item] if hasattr(x, "iloc") else x[item] if hasattr(x, "shape") else [x[m] for m in item]
     return rows, model.classes_[label], model.label_distributions_[item, label]

@@ -23,11 +23,11 @@ from dissensus.judges.comparison import (
 )
 from dissensus.judges.panel import Panel, panel_of, panel_vote
 from dissensus.judges.rates import LEVELS, Rate, rates_of
+from dissensus.labels.display import Shown, make_frame
 from dissensus.labels.kinds import LabelType
 from dissensus.labels.sources import as_annotations
 from dissensus.models import build_model
 from dissensus.models.base import Model
-from dissensus.models.results import make_frame
 from dissensus.params import check_rules, integer, real
 
 MODEL = "fmm"  # of humans alone: a mixture over items takes a second where a sampled model takes minutes
@@ -37,7 +37,7 @@ _RULES = {"epsilon": real(0.0, 1.0), "n_items": integer(0), **LEVELS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JudgeReport:
+class JudgeReport(Shown):
     """What one table of labels says about its judges.
 
     Attributes

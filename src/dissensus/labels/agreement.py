@@ -13,6 +13,7 @@ kin from counts or from numbers.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -124,10 +125,9 @@ def fleiss_kappa(
 
 
 def labels_of(given: Any, label: Any = None) -> Any:
-    """A data frame of labels read as annotations; codes, counts and annotations as they are."""
-    if label is not None or isinstance(given, Annotations) or not hasattr(given, "columns"):
-        return given
-    return as_annotations(given)
+    """Read a data frame or a path of labels; leave codes, counts and annotations as they are."""
+    source = hasattr(given, "columns") or isinstance(given, str | os.PathLike)
+    return as_annotations(given) if label is None and source else given
 
 
 def _counts_by_class(

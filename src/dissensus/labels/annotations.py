@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, setting
+from dissensus.labels.display import Shown
 from dissensus.labels.kinds import LabelType, check_label_type, refuse_wrong_kind
 from dissensus.labels.rows import (
     DUPLICATE_POLICIES,
@@ -54,7 +55,7 @@ ITEMS_LOOKED_AT = 1_000  # for the strength of the prior
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Annotations:
+class Annotations(Shown):
     """Labels by identified annotators: frozen, integer-coded, columnar, sorted by item.
 
     Build it with :func:`dissensus.read_annotations`, :meth:`from_arrays` or :meth:`from_counts`.
@@ -538,6 +539,11 @@ class Annotations:
             f"Annotations({self.n_items:,} items, {self.n_annotators:,} annotators, "
             f"{self.n_labels:,} labels, {self.n_classes} classes)"
         )
+
+    def _head(self, n: int | None) -> dict[str, Any]:
+        """One row for each label; who gave it, where that is known."""
+        who = {} if self.anonymous else {"annotator": self.annotators[self.annotator[:n]]}
+        return {"item": self.items[self.item[:n]], **who, "label": self.classes[self.label[:n]]}
 
     # ---- parts of it ----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dissensus.labels.agreement import agreement, intraclass_correlation, level_of, reading
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import Shown
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import lookalikes, quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
@@ -42,7 +43,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(Shown):
     """The summary of one set of annotations; ``as_text`` for a person, ``to_dict`` for a machine."""
 
     n_items: int
@@ -84,6 +85,15 @@ class Description:
         width = max(len(name) for name, _ in shown) + 2
         lines = [f"{name:<{width}}{value}" for name, value in shown]
         return "\n".join([*lines, *self._balance_lines(), *(f"note: {note}" for note in self.notes)])
+
+    _rows_shown = 30
+
+    def _head(self, n: int | None) -> dict[str, Any]:
+        facts = [fact for fact in self._facts() if fact[1]]
+        return {"fact": [name for name, _ in facts], "value": [value for _, value in facts]}
+
+    def _caption(self) -> str:
+        return f"{self.n_labels:,} labels of {self.n_items:,} items"
 
     def _facts(self) -> list[tuple[str, str]]:
         alpha, unanimous, consistency = self._agreement_texts()

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, setting
+from dissensus.errors import DataError, setting, warn
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.sources import provided
+from dissensus.labels.sources import as_annotations, provided
 from dissensus.labels.vocabulary import Vocabulary, quoted
 
 Features = NDArray[np.float32]
@@ -28,17 +28,20 @@ COLUMN, TEXT = "features", "text"  # of an item table
 DENSE_BYTES = 4_000_000_000  # a sparse matrix may become at most
 
 
-def with_features(annotations: Annotations, features: Any) -> Annotations:
-    """The annotations with features in their item table; one row for each item, in the order of ``items``.
+def with_features(labels: Any, features: Any) -> Annotations:
+    """Attach features to the items of labels, in their item table.
 
     Parameters
     ----------
-    annotations
-        The labels.
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     features
-        (items, features), in the order of ``annotations.items``; a pandas frame whose index names the items
-        is put in that order.
+        (items, features), in the order of ``labels.items``; a pandas frame whose index names the items is put
+        in that order, and must name them where the labels are a frame or a path.
     """
+    annotations = as_annotations(labels)
+    if annotations is not labels and by_item(features, annotations.item_vocabulary, "features") is None:
+        raise unknown_order("features")
     rows = features_of(annotations, given=features)
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     table = annotations.item_table
@@ -49,16 +52,17 @@ def with_features(annotations: Annotations, features: Any) -> Annotations:
     return replace(annotations, item_table=table.append_column(COLUMN, column))
 
 
-def embed_items(annotations: Annotations, text_column: str = TEXT, **settings: Any) -> Annotations:
-    """The annotations with features made from a text column; ``settings`` are those of :func:`embed`.
+def embed_items(labels: Any, text_column: str = TEXT, **settings: Any) -> Annotations:
+    """Attach embeddings of the items' texts as features; ``settings`` are those of :func:`embed`.
 
     Parameters
     ----------
-    annotations
-        Labels with an item table.
+    labels
+        Labels with an item table, or a data frame or path that :func:`dissensus.read_annotations` reads.
     text_column
         The column of the item table that holds the texts.
     """
+    annotations = as_annotations(labels)
     texts = annotations.item_column(text_column)
     missing = [str(item) for item, text in zip(annotations.items, texts, strict=True) if text is None]
     if missing:
@@ -133,12 +137,21 @@ def by_item(X: Any, items: Vocabulary, name: str) -> Any:
     return X.iloc[place]
 
 
+def unknown_order(name: str) -> DataError:
+    """The error for rows whose items nothing names, beside labels whose order of items nobody knows."""
+    return DataError(
+        f"{name} has one row for each item, and a file or a frame of labels does not say in which order; "
+        "index the rows by item id (a pandas frame), or read the labels with read_annotations and put the "
+        "rows in the order of its items"
+    )
+
+
 def read_features(path: str | Path, items: Any = None) -> Features:
     """Features from a ``.npy``, ``.npz`` or ``.parquet`` file, one row for each item.
 
     With ``items`` (ids, or Annotations) the rows are put in that order. A Parquet file, and an ``.npz``
-    with the arrays ``item`` and ``features``, say which row is whose; a ``.npy`` must be in order already.
-    Parquet: a first column of ids, then either one list column or one column for each feature.
+    with the arrays ``item`` (or ``items``) and ``features``, say which row is whose; a ``.npy`` must be in
+    order already. Parquet: a first column of ids, then either one list column or one column for each feature.
 
     Parameters
     ----------
@@ -208,7 +221,9 @@ def check_features(features: Any, n_items: int | None, where: str = "features") 
         raise DataError(f"{where}: not numbers of one shape; give an (items, features) array") from None
     if rows.ndim != 2 or not rows.shape[1] or n_items not in (None, len(rows)):
         whom = "each item" if n_items is None else f"each of {n_items} items"
-        raise DataError(f"{where}: shape {rows.shape} does not give one row to {whom}")
+        raise DataError(
+            f"{where}: shape {rows.shape} does not give one row to {whom}; give (items, features)"
+        )
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         raise DataError(f"{where}: row {int(np.flatnonzero(~finite)[0])} has NaN or infinity; correct it")
@@ -222,14 +237,16 @@ def _read_numpy(file: Path) -> tuple[Any, Any]:
             if not isinstance(content, np.lib.npyio.NpzFile):
                 return None, content
             arrays = {name: content[name] for name in content.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         raise DataError(
-            f"{file}: not a NumPy file of plain numbers ({error}); save it with numpy.save"
+            f"{file}: not a whole NumPy file of plain numbers; write it with numpy.save, or as Parquet "
+            "with a first column of item ids"
         ) from None
-    if COLUMN in arrays:
-        return arrays.get("item"), arrays[COLUMN]
-    if len(arrays) == 1:
-        return None, next(iter(arrays.values()))
+    if COLUMN in arrays or len(arrays) == 1:
+        ids = arrays.get("item", arrays.get("items"))
+        if ids is None:
+            warn(f"{file}: names no items, so rows are taken in the order of the items; add an array 'item'")
+        return ids, arrays.get(COLUMN, next(iter(arrays.values())))
     raise DataError(f"{file}: holds {', '.join(arrays)}; name its arrays 'item' and 'features'")
 
 

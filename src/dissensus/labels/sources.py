@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
     from dissensus.labels.kinds import LabelType
 
+# types without columns, of which no labels can be read
+NO_LABELS = ("NoneType", "bool", "int", "float", "bytes", "list", "tuple", "set", "dict", "ndarray", "Series")
+
 _homes: dict[str, str] = {}  # name -> "module:function"
 
 
@@ -37,6 +40,12 @@ def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotation
 
     if isinstance(data, Annotations):
         return data
+    kind, model = type(data).__name__, hasattr(data, "get_params")
+    if model or kind in NO_LABELS:
+        first = (
+            "give the labels first" if model else "make a frame with the columns item, annotator and label"
+        )
+        raise DataError(f"labels are a data frame, a path or Annotations, and {kind} came; {first}")
     try:
         annotations: Annotations = provided("read_annotations")(data, label_type=label_type)
     except DataError as error:

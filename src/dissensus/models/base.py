@@ -14,7 +14,6 @@ Everything that a user calls is here, once.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
@@ -23,9 +22,10 @@ from numpy.typing import NDArray
 
 from dissensus import params
 from dissensus.engine import LABELS_PER_SHARD, MAX_SHARDS_PER_BLOCK, MIN_BLOCKS, Engine, current
-from dissensus.errors import DataError, NotFittedError, ParameterError, setting
+from dissensus.errors import DataError, NotFittedError, ParameterError, setting, warn
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.features import n_features
+from dissensus.labels.display import Shown
+from dissensus.labels.features import by_item, n_features, unknown_order
 from dissensus.labels.kinds import LabelType
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
@@ -42,7 +42,7 @@ BY_ROW = ("features", "prior", "item_distributions")  # what ``fit`` takes with 
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(fitted,))
-class Model:
+class Model(Shown):
     """Base of every model.
 
     Fitted attributes: ``label_distributions_`` (items, classes), ``trace_`` (the objective by iteration),
@@ -121,17 +121,16 @@ class Model:
     def _checked(self, annotations: Any, given: dict[str, Any]) -> Annotations:
         """Check settings, labels and memory before work begins."""
         self.check_params()
-        if isinstance(annotations, Annotations):
-            labels = annotations
-        else:
-            for name in BY_ROW:
-                if given.get(name) is not None:
-                    raise DataError(
-                        f"{name}= has one row for each item, and a file or a frame of labels does not say "
-                        "in which order; read it with read_annotations, and put the rows in the order of "
-                        "its items"
-                    )
-            labels = as_annotations(annotations, self._reads_as)
+        labels = as_annotations(annotations, self._reads_as)
+        for name in BY_ROW:
+            rows = given.get(name)
+            placed = None if rows is None else by_item(rows, labels.item_vocabulary, name)
+            if placed is not None:
+                given[name] = placed
+            elif rows is not None and labels is not annotations:
+                raise unknown_order(name)
+        if given.get("features") is not None and not self.uses_features:
+            warn(f"{self!r} does not use features; set use_features=True, or fit DirichletRegression", 4)
         if not labels.n_labels:
             raise DataError("there is no label to learn from; give at least one")
         if self._needs_annotators and labels.anonymous:
@@ -338,6 +337,16 @@ class Model:
     save = arrays.save
     save_apart = arrays.save_apart
 
+    def _head(self, n: int | None) -> Mapping[str, Any]:
+        """The first items' labels and distributions; nothing before a fit."""
+        if not self.__sklearn_is_fitted__():
+            return {}
+        columns = next(self.label_pieces(size=n or len(self.n_labels_)))
+        return {name: values[:n] for name, values in columns.items()}
+
+    def _caption(self) -> str:
+        return repr(self) if self.__sklearn_is_fitted__() else f"{self!r}, not fitted"
+
     def _item_distributions(self, item: Codes) -> Array:
         """P(label | item) by item code; −1 stands for an item never seen."""
         table = np.vstack([self.label_distributions_, self.prior_distribution_])
@@ -426,5 +435,5 @@ def with_gold(known: Annotations, gold: Any) -> Annotations:
     else:
         told = with_side_tables(known, None, None, gold, ("item", "annotator"), True)
     for note in told.notes[len(known.notes) :]:
-        warnings.warn(note, stacklevel=4)
+        warn(note, 4)
     return told

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import make_frame
 from dissensus.labels.kinds import WINNERS
 from dissensus.labels.vocabulary import Codes, Vocabulary, encode, places
 from dissensus.models.base import Model
-from dissensus.models.results import PIECE, by_id, make_frame
+from dissensus.models.results import PIECE, by_id
 from dissensus.numerics import Array, row_shares
 from dissensus.params import MAX_ITER, SEED, TOL, choice, fitted, setting
 from dissensus.tables.arrays import Arrays, Header, pack_ids, unpack_ids

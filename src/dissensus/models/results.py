@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import bad_parameter, require
+from dissensus.labels.display import make_frame
 from dissensus.labels.vocabulary import numbers_of
 from dissensus.numerics import Array, batches
 from dissensus.params import real
@@ -153,17 +154,6 @@ def label_pieces(self: Model, interval: float | None = None, size: int = 0) -> I
             values = np.arange(1.0, len(classes) + 1) if numbers is None else numbers
             columns |= scale_columns(classes, values, chances)
         yield columns
-
-
-def make_frame(columns: dict[str, Any], kind: str) -> Any:
-    """A data frame of the named kind (pandas, polars or pyarrow)."""
-    if kind == "polars":
-        return require("polars", "dev").DataFrame(columns)
-    if kind == "pyarrow":
-        import pyarrow as pa
-
-        return pa.table(columns)
-    return require("pandas", "pandas").DataFrame(columns)
 
 
 def by_id(ids: Mapping[str, Any], values: Any, name: str, read: Mapping[str, str], kind: str) -> Any:

@@ -5,16 +5,18 @@ The functions whose first argument is ``self`` are methods of :class:`~dissensus
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dissensus.engine import threads
-from dissensus.errors import DataError, setting
+from dissensus.errors import DataError, setting, warn
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sources import as_annotations
-from dissensus.labels.vocabulary import Codes, Vocabulary, one_slip_away, quoted
+from dissensus.labels.vocabulary import Codes, Vocabulary, one_slip_away, quoted, to_arrow
 from dissensus.numerics import Array, batches
 
 if TYPE_CHECKING:
@@ -26,17 +28,30 @@ ROWS_AT_A_TIME = 1 << 16
 def predict_proba(self: Model, items: Any, annotators: Any = None) -> Array:
     """P(label | item, annotator), one row for each pair; without annotators, P(label | item).
 
-    Ids are the user's own. Items and annotators never seen get the population's expectation.
+    Ids are the user's own. Items and annotators never seen get the population's expectation, and a warning
+    names such items.
 
     Parameters
     ----------
     items
-        Item ids.
+        Item ids; or labels (:class:`~dissensus.Annotations`, a data frame or a path), of whose items each
+        gets a row, in the order of ``Annotations.items``.
     annotators
         Annotator ids, one for each item id; None gives P(label | item).
     """
     self._check_fitted()
+    is_path = isinstance(items, os.PathLike) or (isinstance(items, str) and Path(items).exists())
+    if is_path or hasattr(items, "columns"):
+        items = as_annotations(items).item_vocabulary
     item = _codes_of(items, self.item_vocabulary_)
+    unseen = np.flatnonzero(item < 0)
+    if len(unseen):
+        names = to_arrow(items, "item").take(unseen).unique().to_pylist()
+        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+        warn(
+            f"{', '.join(map(quoted, names[:3]))}{more} are no items of this model and get the prior of an "
+            "unseen item; look for typing errors, or give labels of new items to apply",
+        )
     annotator = None if annotators is None else _codes_of(annotators, self.annotator_vocabulary_)
     if annotator is not None and len(item) != len(annotator):
         raise DataError(f"{len(item)} items and {len(annotator)} annotators do not pair up")

@@ -246,6 +246,11 @@ def pack(estimator: Any, *, fitted: bool = True) -> tuple[Header, Arrays]:
 
     Settings that are estimators themselves are kept by ``_state``.
     """
+    if not type(estimator).__module__.startswith("dissensus."):
+        raise DataError(
+            f"{type(estimator).__name__} is no class of dissensus, and its file could not be loaded again; "
+            "save its arrays yourself"
+        )
     settings = estimator.get_params(deep=False)
     settings = {name: value for name, value in settings.items() if not hasattr(value, "get_params")}
     header: Header = {"class": type(estimator).__name__, "settings": settings}

@@ -26,6 +26,7 @@ from dissensus.evaluate.compare import (
 )
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import Shown
 from dissensus.labels.rows import pairs_per_item
 from dissensus.labels.sources import as_annotations
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
@@ -46,7 +47,7 @@ FREE_TEXT, MEANT_AS_CLASS = 200, 5  # different labels, and how often each shoul
 
 
 @dataclass(frozen=True)
-class Refinement:
+class Refinement(Shown):
     """A fitted model with the evidence for it."""
 
     annotations: Annotations
@@ -64,6 +65,19 @@ class Refinement:
         """The model, the labels and why, on one line; the arrays are in ``model`` and ``annotations``."""
         why = f", reason={self.reason!r}" if self.reason else ""
         return f"Refinement(model={self.model!r}, annotations={self.annotations!r}{why})"
+
+    def _head(self, n: int | None) -> Mapping[str, Any]:
+        return self.model._head(n)
+
+    def to_frame(self, interval: float | None = None) -> Any:
+        """One row for each item, as the model's ``to_frame`` gives it.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible intervals; None is the model's usual one.
+        """
+        return self.model.to_frame(interval)
 
     @property
     def chosen(self) -> bool:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError, require
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.display import make_frame
 from dissensus.labels.features import features_of
 from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
@@ -39,7 +40,7 @@ from dissensus.models.hpgm.adjustments import (
 )
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
 from dissensus.models.hpgm.sampler import FEW_GROUPS, MANY_KINDS, PRIORS, Data, State, continued, start, sweep
-from dissensus.models.results import ClusterView, make_frame
+from dissensus.models.results import ClusterView
 from dissensus.models.sampled import SampledMixin, spaced
 from dissensus.models.scoring import in_classes
 from dissensus.models.softmax import predict

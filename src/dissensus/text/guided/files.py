@@ -16,6 +16,8 @@ from dissensus.models.base import Model
 from dissensus.tables.arrays import Arrays, Header, pack, read_whole, refusing_damage, unpack
 from dissensus.text.learners import LEARNERS
 
+TABLES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".parquet", ".gz", ".xlsx")
+
 
 def load(path: str | Path) -> Any:
     """Read a model, a learner or a GuidedClassifier that its ``save`` wrote; nothing in the file is run.
@@ -25,6 +27,8 @@ def load(path: str | Path) -> Any:
     path
         The file that ``save`` wrote.
     """
+    if Path(path).suffix in TABLES:
+        raise ModelFileError(f"{path}: is a table, not a saved model; read_annotations reads labels")
     header, arrays = read_whole(path)
     with refusing_damage(path):
         return unpack(estimator_class(header["class"]), header, arrays)
