@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -199,6 +203,52 @@ def test_work_that_is_given_up_ends_in_every_thread() -> None:
     with pytest.raises(KeyboardInterrupt), threads(2) as pool:
         list(pool.map_lazily(endless, [1, 0]))
     assert ended.wait(5)  # the caller has gone on; the thread ends at its next look
+
+
+def test_an_interrupted_caller_does_not_wait_for_a_long_step() -> None:
+    began, leave = threading.Event(), threading.Event()
+
+    def long(number: int) -> None:
+        if number:
+            began.wait()
+            raise KeyboardInterrupt
+        began.set()
+        leave.wait(30)
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), threads(2) as pool:
+        list(pool.map_lazily(long, [1, 0]))
+    assert time.monotonic() - started < 5
+    leave.set()
+
+
+SCRIPT = """
+import dissensus as ds
+labels = ds.simulate(n_items=2000, n_annotators=300, labels_per_item=10, seed=0).annotations
+model = ds.{model}(n_sweeps=100_000, n_jobs=2)
+try:
+    with ds.resources(progress=lambda *told: print("sampling", flush=True)):
+        model.fit(labels)
+except KeyboardInterrupt:
+    print("interrupted", hasattr(model, "label_distributions_"))
+"""
+
+
+@pytest.mark.parametrize("model", ["HPGM", "LatentPositions"])
+def test_ctrl_c_ends_a_sampled_fit_between_sweeps(model: str) -> None:
+    words = [sys.executable, "-c", SCRIPT.format(model=model)]
+    # a job in the background would have the signal ignored
+    restore = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, **both, text=True, preexec_fn=restore) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "sampling\n"
+        sent = time.monotonic()
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+        assert time.monotonic() - sent < 5
+    assert out.splitlines()[-1] == "interrupted False"
+    assert err == ""
 
 
 # ---- blocks -------------------------------------------------------------------------------------------

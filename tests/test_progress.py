@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
+import time
+from types import ModuleType
 
 import pytest
 
-from dissensus.progress import Clock, counted, in_words, shown
+import dissensus as ds
+from dissensus import progress
+from dissensus.progress import Clock, ShowProgress, counted, in_words, shown
 
 
 class Terminal(io.StringIO):
@@ -16,16 +21,16 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("terminal", "progress", "drawn"),
+    ("terminal", "asked", "drawn"),
     [(True, None, True), (True, True, True), (True, False, False), (False, None, False)],
 )
 def test_a_bar_where_it_is_asked_for(
-    terminal: bool, progress: bool | None, drawn: bool, monkeypatch: pytest.MonkeyPatch
+    terminal: bool, asked: bool | None, drawn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    with shown(progress) as tell:
+    with shown(asked) as tell:
         tell("half of it \x07", 0.5)
     assert ("half of it" in screen.getvalue() and "50%" in screen.getvalue()) == drawn
     assert "\x07" not in screen.getvalue()
@@ -72,3 +77,94 @@ def test_the_clock_counts_at_the_pace_so_far(monkeypatch: pytest.MonkeyPatch) ->
 def test_times_in_words() -> None:
     found = [in_words(s) for s in (0.4, 89, 90, 5399, 5400, 12600)]
     assert found == ["0 s", "89 s", "2 min", "90 min", "1.5 h", "3.5 h"]
+
+
+# ---- in a pipe and in a notebook ------------------------------------------------------------------------
+
+
+def test_a_pipe_gets_a_line_now_and_then_and_none_about_short_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with shown() as tell:
+        tell("short work", 0.5)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
+    lines = ""
+    with shown() as tell:
+        tell("fitting \x07it", 0.01)
+        with shown() as part:
+            part("iteration 3 of at most 12, at most 9 s left", 0.25)
+            while lines.count("\n") < 2:
+                lines += capsys.readouterr().err
+    assert lines.splitlines()[-1] == (
+        "dissensus: fitting  it, 1% done; iteration 3 of at most 12, at most 9 s left"
+    )
+    assert "progress" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_the_time_left_is_guessed_from_the_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("dissensus.progress.time.monotonic", lambda: now[0])
+    with shown() as tell:
+        display = progress._display
+        assert display is not None
+        now[0] = 130.0
+        tell("comparing models", 0.25)
+        assert display.words() == "comparing models, 25% done, about 2 min left"
+        with shown() as part:
+            part("embedding 4,050 texts, about 40 s", 0.0)
+            assert display.words().endswith("left; embedding 4,050 texts, about 40 s")
+        now[0] = 230.0  # later than expected: nothing is guessed, and what is over is not shown any more
+        assert display.words() == "comparing models, 25% done"
+
+
+def test_a_notebook_has_one_output_that_changes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[dict[str, str], bool]] = []
+
+    class ZMQInteractiveShell:
+        pass
+
+    def put(page: dict[str, str], *, raw: bool, display_id: str, update: bool) -> None:
+        assert raw
+        drawn.append((page, update))
+
+    kernel, display = ModuleType("IPython"), ModuleType("IPython.display")
+    monkeypatch.setattr(kernel, "get_ipython", type("Kernel", (ZMQInteractiveShell,), {}), raising=False)
+    monkeypatch.setattr(display, "display", put, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr(progress, "PAGE_SECONDS", 0.01)
+    with shown() as tell:
+        tell("a < b", 0.5)
+        while len(drawn) < 3:
+            time.sleep(0.01)
+    assert [update for _, update in drawn[:2]] == [False, True]
+    assert drawn[2][0]["text/plain"].startswith("a < b, 50% done")
+    assert drawn[2][0]["text/html"].startswith('<progress max="1" value="0.500"></progress> a &lt; b')
+    assert drawn[-1] == ({"text/plain": "", "text/html": ""}, True)
+
+
+@pytest.mark.parametrize("asked", [False, lambda what, share: None])
+def test_work_inside_is_silent_where_the_caller_wants_silence_or_is_told(
+    asked: ShowProgress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with shown(asked), shown() as tell:
+        tell("inside", 0.5)
+    assert screen.getvalue() == ""
+    with shown() as tell:
+        tell("afterwards", 0.5)
+    assert "afterwards" in screen.getvalue()
+
+
+@pytest.mark.parametrize(("n_jobs", "seconds", "drawn"), [(1, 0.0, True), (2, 0.0, True), (2, 60.0, False)])
+def test_a_fit_that_takes_long_shows_itself(
+    n_jobs: int, seconds: float, drawn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("dissensus.engine.SHOWN_AFTER", seconds)
+    ds.HPGM(n_jobs=n_jobs, n_chains=2, n_sweeps=10).fit(ds.simulate(n_items=20, seed=0).annotations)
+    assert ("HPGM: iteration 1 of at most 20" in screen.getvalue()) == drawn
+    assert drawn or not screen.getvalue()

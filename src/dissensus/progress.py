@@ -50,14 +50,15 @@ def shown(progress: ShowProgress = None) -> Iterator[Progress]:
     with _opening:
         outer, _display = _display, _display or _Display()
         own = _display
+    part = object()  # several may be going on at once, on threads
     try:
-        yield own.tell_whole if outer is None else outer.tell_part
+        yield own.tell_whole if outer is None else lambda what, share: own.tell_part(part, what)
     finally:
         if outer is None:
             _display = None
             own.close()
         else:
-            outer.tell_part("", 1.0)
+            own.parts.pop(part, None)
 
 
 def silent(what: str, share: float) -> None:
@@ -116,29 +117,33 @@ class _Display:
     """What is being done, drawn every few seconds by a thread of its own."""
 
     def __init__(self) -> None:
-        self.whole, self.part, self.share = "working", "", 0.0
+        self.whole, self.share, self.parts = "working", 0.0, dict[object, str]()
         self.seconds, self._draw = _surface()
-        self._started, self._ended = time.monotonic(), threading.Event()
+        self._started, self._expected, self._ended = time.monotonic(), 0.0, threading.Event()
         self._thread = threading.Thread(target=self._keep_drawing, name="progress", daemon=True)
         self._thread.start()
 
     def tell_whole(self, what: str, share: float) -> None:
-        self._tell(what, "", share, what != self.whole)
+        if share > max(self.share, LEAST_SHARE):  # at the pace so far
+            now = time.monotonic()
+            self._expected = now + (now - self._started) * (1 - share) / share
+        begins, self.whole, self.share = what != self.whole, printable(what), share
+        self._drawn_at_once(begins)
 
-    def tell_part(self, what: str, share: float) -> None:
-        self._tell(self.whole, what, self.share, not self.part)
+    def tell_part(self, part: object, what: str) -> None:
+        begins, self.parts[part] = part not in self.parts, printable(what)
+        self._drawn_at_once(begins)
 
-    def _tell(self, whole: str, part: str, share: float, begins: bool) -> None:
-        self.whole, self.part, self.share = printable(whole), printable(part), share
+    def _drawn_at_once(self, begins: bool) -> None:
         if begins and self.seconds == BAR_SECONDS:  # on a terminal the shortest stage is seen
             self._draw(self)
 
     def words(self) -> str:
-        """The part being done, the share done and the time left."""
-        words, share = f"{self.whole}, {self.share:.0%} done", self.share
-        if share > LEAST_SHARE and "left" not in self.whole + self.part:
-            words += f", about {in_words((time.monotonic() - self._started) * (1 - share) / share)} left"
-        return f"{words}; {self.part}" if self.part else words
+        """The work, the share done, the time left where the work does not say it, and its parts."""
+        words, left = [f"{self.whole}, {self.share:.0%} done"], self._expected - time.monotonic()
+        if left > 0 and "left" not in self.whole:
+            words[0] += f", about {in_words(left)} left"
+        return "; ".join([*words, *self.parts.copy().values()])
 
     def _keep_drawing(self) -> None:
         while not self._ended.wait(self.seconds):
@@ -193,8 +198,8 @@ def _terminal() -> _Draw:
     from rich import console, live
     from rich import progress as rich
 
-    words, share = rich.TextColumn("{task.description}", markup=False), rich.TaskProgressColumn()
-    wholes = rich.Progress(rich.SpinnerColumn(), words, rich.BarColumn(), share, rich.TimeElapsedColumn())
+    text, share = rich.TextColumn("{task.description}", markup=False), rich.TaskProgressColumn()
+    wholes = rich.Progress(rich.SpinnerColumn(), text, rich.BarColumn(), share, rich.TimeElapsedColumn())
     parts = rich.Progress(rich.TextColumn("  {task.description}", markup=False))
     whole, part = wholes.add_task("", total=1.0), parts.add_task("", visible=False)
     screen = console.Console(stderr=True, markup=False, highlight=False, emoji=False)
@@ -206,7 +211,8 @@ def _terminal() -> _Draw:
             both.stop()
             return
         wholes.update(whole, description=display.whole, completed=display.share)
-        parts.update(part, description=display.part, visible=bool(display.part))
+        words = "\n  ".join(display.parts.copy().values())
+        parts.update(part, description=words, visible=bool(words))
         both.refresh()
 
     return draw

@@ -347,10 +347,12 @@ def held_out_scores(
         alone = current().n_cluster_threads > 0 or current().memory is not None
         n_at_once = 1 if alone else min(n_cores() if n_jobs == -1 else n_jobs, max(len(models), 1))
         done: list[Model] = []
+        running: list[str] = []
         with shown(progress) as tell, threads(n_at_once) as pool:
 
             def trial(model: Model) -> HeldOut:
-                tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
+                running.append(title_of(model))
+                tell(f"held-out labels: {', '.join(running)}", len(done) / len(models))
                 started = time.perf_counter()
                 settings = for_comparison(model)
                 if n_at_once > 1 and hasattr(model, "n_jobs"):
@@ -362,6 +364,9 @@ def held_out_scores(
                 ignored = len(contradicted(fitted.label_distributions_, kept.counts)) if classes else 0
                 pair, item = (float(row.mean()) for row in logs)
                 seconds = time.perf_counter() - started
+                running.remove(title_of(model))
+                if running:
+                    tell(f"held-out labels: {', '.join(running)}", len(done) / len(models))
                 return HeldOut(model, pair, item, hidden.n_labels, seconds, ignored, logs, hidden.item)
 
             return with_gaps(pool.map(trial, models))

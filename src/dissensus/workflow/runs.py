@@ -101,7 +101,9 @@ def write_run(
             if isinstance(run.model, HPGM) and not run.annotations.anonymous:  # its draws know the annotators
                 from dissensus.annotators.verdicts import annotator_verdicts
 
+                tell("judging annotators", FITTED)
                 found = annotator_verdicts(run.annotations, run.model)
+                tell("writing labels, annotators and the model", FITTED)
             write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
             if not run.annotations.anonymous:
                 write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
