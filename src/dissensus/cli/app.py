@@ -161,7 +161,7 @@ def _usage(error: typer.TyperException) -> str:
     return f"{message[0].lower()}{message[1:]}{gap} see: {command} --help"
 
 
-def last_result() -> AbstractContextManager[None]:
+def last_result() -> AbstractContextManager[object]:
     """What is written inside is the command's result: once it takes its name, no signal changes the outcome.
 
     Before that moment a signal means that nothing was written; from then on the command is done, and only

@@ -229,7 +229,7 @@ class _Reader:
     def read(self, order: Sequence[str] | None, tell: Progress) -> list[Coded]:
         """Codes of the items, annotators and labels of all rows, each with the sorted ids."""
         self.columns = list(map(_Column, COLUMNS, (None, None, order)))
-        expected, n_rows = sum(_n_rows_about(path) for path, _ in self.files), 0
+        expected, n_rows = sum(_n_rows_about(path) for path, _ in self.files if path.is_file()), 0
         self._check_memory(expected)
         with ThreadPoolExecutor(len(COLUMNS)) as threads:
             for file in self.files:
@@ -331,8 +331,7 @@ def list_files(given: Any) -> list[File]:
     for path in map(Path, [given] if isinstance(given, str | os.PathLike) else given):
         if is_store(path):
             raise DataError(f"{path}: is a store; give the files it was written from")
-        if path.is_dir() and not any(path.iterdir()):
-            raise DataError(f"{path}: there is no file in this directory; check the path")
+        n_before = len(files)
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             parts = file.relative_to(path).parts
             if file.is_dir() or any(part.startswith((".", "_")) for part in parts):
@@ -348,8 +347,10 @@ def list_files(given: Any) -> list[File]:
             if export is not None:
                 raise _not_long(str(file), export)
             files.append((file, folders))
+        if len(files) == n_before:
+            raise DataError(f"{path}: there is no file in this directory; check the path")
     if not files:
-        raise bad_parameter("write_store", "files", "one or more files, or directories with files", given)
+        raise bad_parameter("write_store", "files", "one or more files or directories", given)
     return files
 
 
