@@ -54,12 +54,17 @@ def check_output(directory: Path, force: bool = False) -> None:
 
 def is_ours(directory: Path) -> bool:
     """True if the directory holds a summary that dissensus wrote."""
+    return bool(_summary(directory))
+
+
+def _summary(directory: Path) -> dict[str, Any]:
+    """Read the summary that dissensus wrote into a directory; empty where there is none."""
     restore(directory)
     try:
         content = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(content, dict) and SIGNATURE.items() <= content.items()
+        return {}
+    return content if isinstance(content, dict) and SIGNATURE.items() <= content.items() else {}
 
 
 @contextmanager
@@ -69,10 +74,8 @@ def output_directory(directory: Path, force: bool = False) -> Iterator[Path]:
     Files of an earlier result that the new one does not have (its summary lists them) are removed.
     """
     check_output(directory, force)
-    earlier: set[str] = set()
-    if is_ours(directory):
-        listed = json.loads((directory / SUMMARY).read_text(encoding="utf-8")).get("files", [])
-        earlier = {name for name in _files(directory) if name in listed}
+    listed = _summary(directory).get("files", [])
+    earlier = {name for name in _files(directory) if name in listed}
     with atomic_directory(directory, lambda folder: earlier.difference(_files(folder))) as folder:
         yield folder
 
@@ -109,9 +112,9 @@ def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``summary.json`` beside the files already in the folder, and give back what it says."""
     digests = {name: digest_of(folder / name) for name in _files(folder) if name != SUMMARY}
     known = {"files": sorted({*digests, SUMMARY}), DIGESTS: digests, "versions": versions()}
-    whole = finite(SIGNATURE | dict(content) | known)
+    whole: dict[str, Any] = finite(SIGNATURE | dict(content) | known)
     write_json(whole, folder / SUMMARY)
-    return dict(whole)
+    return whole
 
 
 def digest_of(file: Path) -> str:
@@ -121,12 +124,12 @@ def digest_of(file: Path) -> str:
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """What a directory of ours says of itself, once each file in it is the one that the summary describes."""
-    if not is_ours(directory):
+    """Read a result's summary, once each file beside it is the one that the summary describes."""
+    known = _summary(directory)
+    if not known:
         raise DataError(
             f"{directory}: is no directory that dissensus wrote; name one, or a *.safetensors file"
         )
-    known: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
     digests = known.get(DIGESTS)
     if known.get("state") == "unfinished" or not isinstance(digests, dict):
         raise DataError(f"{directory}: holds no finished result; run the command that made it again")
@@ -151,7 +154,7 @@ def changed_file(directory: Path, name: str) -> Iterator[Path]:
 
 
 def versions() -> dict[str, str]:
-    """Of what has a say in the numbers."""
+    """Versions of the libraries that numbers depend on."""
     import pyarrow as pa
     import scipy
 
@@ -178,7 +181,7 @@ def write_csv(frame: Any, path: Path) -> None:
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """The same of rows by the names of their columns; a cell that a row lacks is empty."""
+    """Write rows by the names of their columns as CSV; a cell that a row lacks is empty."""
     from dissensus.labels.vocabulary import arrow_table
 
     names = dict.fromkeys(name for row in rows for name in row)
@@ -186,7 +189,7 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
-    """The same of Arrow tables with one schema, one under the other; one of them is in memory at a time."""
+    """Write Arrow tables with one schema as one CSV file, with one of them in memory at a time."""
     import pyarrow.csv as pa_csv
 
     with atomic_path(path) as temporary, ExitStack() as stack:
