@@ -27,7 +27,7 @@ from website.notebooks import printed  # noqa: E402
 
 GROUPS = {
     "Labels in and out": [
-        *("read_annotations", "Annotations", "describe", "write_labels", "pack", "open_annotations"),
+        *("read_annotations", "Annotations", "describe", "write_labels", "write_store"),
         *("simulate", "metrics.krippendorff_alpha", "metrics.fleiss_kappa"),
     ],
     "Models of a population": [

@@ -217,7 +217,7 @@ def _usage(error: typer.TyperException) -> str:
     return f"{message[0].lower()}{message[1:]}{gap} see: {command} --help"
 
 
-def last_result() -> AbstractContextManager[None]:
+def last_result() -> AbstractContextManager[object]:
     """Let no signal change the outcome once the result written inside takes its name.
 
     Before that moment a signal means that nothing was written; from then on the command is done, and only

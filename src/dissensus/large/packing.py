@@ -30,10 +30,11 @@ from pyarrow import parquet
 
 from dissensus import engine
 from dissensus.errors import DataError, bad_parameter, setting
+from dissensus.labels import vocabulary
 from dissensus.labels.kinds import LabelType
 from dissensus.labels.rows import DUPLICATE_POLICIES, Coded, Duplicates, resolved_rows
 from dissensus.labels.sources import provided
-from dissensus.labels.vocabulary import Place, Vocabulary, column, dictionary, encode, places, to_arrow
+from dissensus.labels.vocabulary import Place, Vocabulary, dictionary, encode, places, to_arrow
 from dissensus.large.store import (
     CODES,
     COLUMNS,
@@ -63,7 +64,7 @@ NEW_IDS = 64_000_000  # bytes of ids that are collected before they join a vocab
 SAMPLE = 1 << 22  # bytes at the beginning of a file by which its rows are estimated
 # Bytes of memory for each label: its three codes; these with a sorting key; and with pairs compared as well.
 ROW_CODED, ROW_SORTED, ROW_RESOLVED = 12, 24, 60
-ID_SORTED = 100  # bytes of memory for each id that is sorted, its text apart
+ID_SORTED, TEXT_COPIES = 100, 3  # bytes of memory for each id that is sorted, and for each byte of its text
 
 
 def write_store(
@@ -126,7 +127,6 @@ def write_store(
         names = zip((*CODES, *IDS), content, strict=True)
         stored = {name: _written(folder / name, column) for name, column in names}
         tell("comparing ids", 0.95)
-        vocabularies = items[1], annotators[1], labels[1]
         manifest = Manifest(
             n_labels=len(rows[0]),
             n_items=len(items[1]),
@@ -135,7 +135,7 @@ def write_store(
             declared=order is not None,
             duplicates=duplicates,
             left_out=left_out,
-            notes=tuple(note for vocabulary in vocabularies for note in lookalike_notes(vocabulary)),
+            notes=tuple(note for _, ids in (items, annotators, labels) for note in lookalike_notes(ids)),
             files=stored,
             label_type=label_type,
         )
@@ -173,11 +173,11 @@ class _Column:
         if self._order is None:
             codes, ids = dictionary(values, self.what, place)
         else:
-            codes, vocabulary = encode(values, self.what, self._order, place)
-            ids = vocabulary.arrow
+            codes, known = encode(values, self.what, self._order, place)
+            ids = known.arrow
         # Ids of all pieces may have more text than Arrow's plain strings can count.
         ids = ids.cast(pa.large_string())
-        self._pieces.append(pa.DictionaryArray.from_arrays(column(codes), ids))
+        self._pieces.append(pa.DictionaryArray.from_arrays(vocabulary.column(codes), ids))
         self.n_new_bytes += ids.nbytes
         if self.n_new_bytes > max(NEW_IDS, self.n_bytes):
             self.merge()
@@ -193,7 +193,13 @@ class _Column:
     def sorted(self) -> Coded:
         """All codes in order of reading, and the sorted vocabulary that they count in."""
         merged, self._pieces = self.merge(), []
-        return encode(merged, self.what, self._order)
+        if self._order is not None:
+            return encode(merged, self.what, self._order)
+        # The steps of encode for ids that are known to be distinct and used, and may be many.
+        order = vocabulary.sorted_order(merged.dictionary, self.what)
+        rank = np.empty(len(order), np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        return rank[vocabulary.numbers(merged.indices)], Vocabulary(merged.dictionary, self.what).take(order)
 
 
 # ---- files --------------------------------------------------------------------------------------------
@@ -229,7 +235,7 @@ class _Reader:
     def read(self, order: Sequence[str] | None, tell: Progress) -> list[Coded]:
         """Codes of the items, annotators and labels of all rows, each with the sorted ids."""
         self.columns = list(map(_Column, COLUMNS, (None, None, order)))
-        expected, n_rows = sum(_n_rows_about(path) for path, _ in self.files), 0
+        expected, n_rows = sum(_n_rows_about(path) for path, _ in self.files if path.is_file()), 0
         self._check_memory(expected)
         with ThreadPoolExecutor(len(COLUMNS)) as threads:
             for file in self.files:
@@ -267,8 +273,8 @@ class _Reader:
 
     def _check_memory(self, n_rows: int, reading: int = 0) -> None:
         """Refuse labels that do not fit: rows with their sorting keys, or their codes and the ids' keys."""
-        ids = sum(ID_SORTED * column.n_ids + 3 * column.n_bytes for column in self.columns)
-        reading += sum(2 * column.n_new_bytes for column in self.columns)
+        text = sum(column.n_bytes + column.n_new_bytes for column in self.columns)
+        ids = ID_SORTED * sum(column.n_ids for column in self.columns) + TEXT_COPIES * text
         needed = PROCESS_BYTES + max(self.row_bytes * n_rows, ROW_CODED * n_rows + ids + reading)
         if needed > self.memory:
             raise DataError(
@@ -331,8 +337,7 @@ def list_files(given: Any) -> list[File]:
     for path in map(Path, [given] if isinstance(given, str | os.PathLike) else given):
         if is_store(path):
             raise DataError(f"{path}: is a store; give the files it was written from")
-        if path.is_dir() and not any(path.iterdir()):
-            raise DataError(f"{path}: there is no file in this directory; check the path")
+        n_before = len(files)
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             parts = file.relative_to(path).parts
             if file.is_dir() or any(part.startswith((".", "_")) for part in parts):
@@ -348,8 +353,10 @@ def list_files(given: Any) -> list[File]:
             if export is not None:
                 raise _not_long(str(file), export)
             files.append((file, folders))
+        if len(files) == n_before:
+            raise DataError(f"{path}: there is no file in this directory; check the path")
     if not files:
-        raise bad_parameter("write_store", "files", "one or more files, or directories with files", given)
+        raise bad_parameter("write_store", "files", "one or more files or directories", given)
     return files
 
 

@@ -30,12 +30,25 @@ from pathlib import Path
 
 from dissensus.errors import DataError, system_words
 
-# What a disk says when it cannot take more: the writer's own errors pass through unchanged.
+# Errors of a disk that cannot take more; the writer's own errors pass through unchanged.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
-_HIDDEN = ".dissensus-"  # and eight digits: a folder for what is being written
-_NEW, _OLD, _GONE = "new", "old", "gone"  # in it: a directory in the making, one moved aside, one replaced
+_BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
 
 Place = str | os.PathLike[str]
+
+
+@contextmanager
+def telling(before: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
+    """Call ``before`` when the result written in the block is whole and about to take its name.
+
+    Yield the function that was to be called until now: a writer calls that one, and its parts call nothing.
+    """
+    outer = _BEFORE.get()
+    token = _BEFORE.set(before)
+    try:
+        yield outer
+    finally:
+        _BEFORE.reset(token)
 
 
 @contextmanager
@@ -53,29 +66,28 @@ def atomic_path(path: Place) -> Iterator[Path]:
 @contextmanager
 def atomic_paths(paths: Sequence[Place]) -> Iterator[list[Path]]:
     """Yield a temporary file for each path; all are whole before the first of them takes its name."""
-    with publication() as tell, ExitStack() as stack:
-        moves: list[tuple[Path, Path, bool]] = []
-        for path in paths:
-            pipe = Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir())
-            target = Path(path) if pipe else Path(os.path.realpath(path))
-            if target.is_dir():
+    with telling() as before, ExitStack() as stack:
+        moves: list[tuple[Path, Path]] = []
+        for path in map(Path, paths):
+            if path.is_dir():
                 raise DataError(f"{path}: is a directory; name a file to write")
+            pipe = path.exists() and not path.is_file()
+            target = path if pipe else Path(os.path.realpath(path))
             parent = Path(tempfile.gettempdir()) if pipe else target.parent
             temporary = stack.enter_context(_hidden_folder(path, parent)) / target.name
             temporary.touch()
-            moves.append((temporary, target, pipe))
-        yield [temporary for temporary, *_ in moves]
-        for temporary, target, _ in moves:
-            _keep_mode(target, temporary)
-            sync(temporary)
-        tell()
-        for temporary, target, pipe in moves:
-            if pipe:
-                with temporary.open("rb") as reader, target.open("wb") as writer:
-                    shutil.copyfileobj(reader, writer)
-            else:
+            moves.append((temporary, target))
+        yield [temporary for temporary, _ in moves]
+        for temporary, target in moves:
+            _finish(temporary, target)
+        before()
+        for temporary, target in moves:
+            if target.is_file() or not target.exists():
                 temporary.replace(target)
                 sync(target.parent)
+            else:
+                with temporary.open("rb") as reader, target.open("wb") as writer:
+                    shutil.copyfileobj(reader, writer)
 
 
 @contextmanager
@@ -91,66 +103,58 @@ def atomic_directory(
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_dir():
         raise DataError(f"{path}: is a file; name a directory to write into")
-    with publication() as tell, _hidden_folder(path, target.parent) as folder:
-        new = folder / _NEW
+    with telling() as before, _hidden_folder(path, target.parent) as folder:
+        new = folder / "new"
         new.mkdir()
         yield new
-        for file in _files(new):
-            name = file.relative_to(new)
+        names = [file.relative_to(new) for file in new.rglob("*") if not file.is_dir()]
+        for name in names:
             if (target / name).is_dir():
                 raise DataError(f"{path}: holds a folder called {name} where a file should go; remove it")
-            _keep_mode(target / name, file)
-            sync(file)
-        removed = without(new)
-        tell()
-        with held(target.parent, wait=True):
+            _finish(new / name, target / name)
+        removed = {target / name for name in without(new)}
+        before()
+        with held(target.parent):
             if not target.exists():
                 new.rename(target)
-            elif not _swapped(folder, target, removed):
-                _replace_files(new, target, removed)
+            elif not _swapped(folder, target, removed.union(target / name for name in names)):
+                # The file that lists the others lies in the folder itself.
+                for name in sorted(names, key=lambda name: (len(name.parts) == 1, name)):
+                    (target / name).parent.mkdir(parents=True, exist_ok=True)
+                    (new / name).replace(target / name)
+                for file in removed:
+                    file.unlink(missing_ok=True)
+                sync(target)
         sync(target.parent)
 
 
-def _files(folder: Path) -> list[Path]:
-    """All files below, those in the folder itself last: the one that names the others is among them."""
-    found = [file for file in folder.rglob("*") if not file.is_dir() or file.is_symlink()]
-    return sorted(found, key=lambda file: (file.parent == folder, file))
-
-
-def _keep_mode(old: Path, new: Path) -> None:
-    """Give a file or folder the mode of the one that it replaces."""
+def _finish(new: Path, old: Path) -> None:
+    """Give a file the mode of the one that it replaces, and put its bytes on the disk."""
     with suppress(OSError):
         new.chmod(stat.S_IMODE(old.stat().st_mode))
+    sync(new)
 
 
-# ---- one directory in the place of another ------------------------------------------------------------
-
-
-def _swapped(folder: Path, target: Path, without: Collection[str]) -> bool:
-    """Complete the new directory with what is kept of the old one, and move both; False where that fails."""
-    new, old = folder / _NEW, folder / _OLD / target.name
-    removed = {target / name for name in without}
-
-    def link(source: str, copy: str) -> None:
-        if not Path(copy).exists():
-            os.link(source, copy, follow_symlinks=False)
+def _swapped(folder: Path, target: Path, replaced: Collection[Path]) -> bool:
+    """Complete the new directory with links to files that are kept, and move both; False where that fails."""
+    new, old = folder / "new", folder / "old" / target.name
 
     def unwanted(inside: str, names: list[str]) -> list[str]:
-        return [name for name in names if is_left_over(name) or Path(inside, name) in removed]
+        return [name for name in names if is_left_over(name) or Path(inside, name) in replaced]
 
     try:
-        if target in (Path.cwd(), *Path.cwd().parents):
-            return False  # whoever works there would find themselves in a folder that is gone
-        shutil.copytree(target, new, True, unwanted, link, dirs_exist_ok=True)
+        if Path.cwd().is_relative_to(target):
+            return False  # a process at work there would find itself in a folder that is gone
+        shutil.copytree(target, new, True, unwanted, os.link, dirs_exist_ok=True)
         old.parent.mkdir()
-        for part in (folder, new, *(part for part in new.rglob("*") if part.is_dir())):
+        for part in (folder, new, *filter(Path.is_dir, new.rglob("*"))):
             sync(part)
         try:
             target.rename(old)
             new.rename(target)
         finally:
             _put_back(folder)
-        old.parent.rename(folder / _GONE)
+        old.parent.rename(folder / "gone")  # from here on nothing is put back
     except OSError as error:
         if error.errno in _DISK_ERRORS:
             raise
@@ -158,74 +162,48 @@ def _swapped(folder: Path, target: Path, without: Collection[str]) -> bool:
     return True
 
 
-def _replace_files(new: Path, target: Path, without: Collection[str]) -> None:
-    for file in _files(new):
-        place = target / file.relative_to(new)
-        if place.exists() and place.samefile(file):
-            continue  # linked here from the old folder
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(place)
-    for name in without:
-        (target / name).unlink(missing_ok=True)
-    sync(target)
-
-
 def restore(path: Place) -> None:
     """Put back a directory that a killed process had moved aside; wait for one that is being replaced."""
     target = Path(os.path.realpath(path))
     if not target.exists() and target.parent.is_dir():
-        with suppress(OSError), held(target.parent, wait=True):
+        with suppress(OSError), held(target.parent):
             for folder in _hidden_folders(target.parent):
                 _put_back(folder)
 
 
 def _put_back(folder: Path) -> None:
-    for old in (folder / _OLD).glob("*"):
+    for old in (folder / "old").glob("*"):
         if not (folder.parent / old.name).exists():
             old.rename(folder.parent / old.name)
 
 
-# ---- the moment of publication ------------------------------------------------------------------------
-
-_BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
-
-
-@contextmanager
-def telling(before: Callable[[], None]) -> Iterator[None]:
-    """Call ``before`` when the result written in the block is whole and about to take its name."""
-    token = _BEFORE.set(before)
-    try:
-        yield
-    finally:
-        _BEFORE.reset(token)
-
-
-@contextmanager
-def publication() -> Iterator[Callable[[], None]]:
-    """What a writer calls before its result takes its name; what it writes inside, as parts, tells nobody."""
-    before = _BEFORE.get()
-    with telling(lambda: None):
-        yield before
-
-
-# ---- temporary folders --------------------------------------------------------------------------------
-
-
 @contextmanager
 def _hidden_folder(path: Place, parent: Path) -> Iterator[Path]:
-    """A folder of our own below ``parent`` for what is to become ``path``; gone afterwards."""
-    folder = parent / f"{_HIDDEN}{uuid.uuid4().hex[:8]}"
-    with gone_afterwards(path, folder), ExitStack() as stack:
-        parent.mkdir(parents=True, exist_ok=True)
-        with held(parent, wait=True):  # nobody takes the folder for abandoned before we hold it
-            for left in _hidden_folders(parent):
-                with suppress(OSError), held(left, where_there_are_none=False) as free:
-                    if free:
-                        _put_back(left)
-                        shutil.rmtree(left, ignore_errors=True)
-            folder.mkdir()
-            stack.enter_context(held(folder))
-        yield folder
+    """Make a folder below ``parent`` for what is to become ``path``, remove it afterwards whatever happens.
+
+    Refusals of the disk become one line.
+    """
+    folder = parent / f".dissensus-{uuid.uuid4().hex[:8]}"
+    try:
+        with ExitStack() as stack:
+            parent.mkdir(parents=True, exist_ok=True)
+            with held(parent):  # nobody takes the folder for abandoned before we hold it
+                for left in _hidden_folders(parent):
+                    with suppress(OSError), _opened(left) as handle:
+                        if take_lock(handle, where_there_are_none=False):
+                            _put_back(left)
+                            shutil.rmtree(left, ignore_errors=True)
+                folder.mkdir()
+                stack.enter_context(held(folder))
+            yield folder
+    except OSError as error:
+        file, ours = str(error.filename or " "), str(folder)
+        if not (ours.startswith(file) or ours in file or error.errno in _DISK_ERRORS):
+            raise
+        reason = system_words(error)
+        raise DataError(f"{path}: cannot be written ({reason}); choose another place to write") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _hidden_folders(parent: Path) -> list[Path]:
@@ -233,58 +211,36 @@ def _hidden_folders(parent: Path) -> list[Path]:
 
 
 def is_left_over(name: str) -> bool:
-    """Whether a file's name is that of a temporary folder, of a run at work or of one that was killed."""
-    return re.fullmatch(rf"{re.escape(_HIDDEN)}[0-9a-f]{{8}}", name) is not None
-
-
-@contextmanager
-def gone_afterwards(path: Place, temporary: Path) -> Iterator[None]:
-    """Remove ``temporary`` whatever happens, and turn the disk's refusals into one line."""
-    try:
-        yield
-    except OSError as error:
-        ours = error.filename is not None and str(temporary) in str(error.filename)
-        parent = error.filename is not None and str(temporary).startswith(str(error.filename))
-        if ours or parent or error.errno in _DISK_ERRORS:
-            raise cannot_be_written(path, error) from error
-        raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def cannot_be_written(path: Place, error: OSError) -> DataError:
-    """The line for a place that takes nothing."""
-    return DataError(f"{path}: cannot be written ({system_words(error)}); choose another place to write")
+    """Tell the name of a temporary folder, of a run at work or of one that was killed."""
+    return re.fullmatch(r"\.dissensus-[0-9a-f]{8}", name) is not None
 
 
 def sync(path: Path) -> None:
     """Put a file's bytes, or a folder's names, on the disk (where the system lets a folder be opened)."""
     try:
-        handle = os.open(path, os.O_RDONLY)
-    except PermissionError:
-        return
-    try:
-        os.fsync(handle)
+        with _opened(path) as handle:
+            os.fsync(handle)
     except OSError as error:
         if error.errno in _DISK_ERRORS:
             raise
-    finally:
-        os.close(handle)
-
-
-# ---- locks --------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def held(folder: Path, *, wait: bool = False, where_there_are_none: bool = True) -> Iterator[bool]:
-    """Hold a folder's lock inside the block; yield False where another process does, unless we ``wait``."""
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock inside the block; wait for a process that has it."""
+    with _opened(folder) as handle:
+        take_lock(handle, wait=True)
+        yield
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
     except PermissionError:  # Windows opens no folders
-        yield where_there_are_none
-        return
+        handle = os.open(os.devnull, os.O_RDONLY)
     try:
-        yield take_lock(handle, wait=wait, where_there_are_none=where_there_are_none)
+        yield handle
     finally:
         os.close(handle)
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.tables.atomic import atomic_directory, atomic_path, is_left_over, restore
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SUMMARY = "summary.json"
 SIGNATURE = {"made_by": "dissensus"}
 DIGESTS = "sha256"  # of the files beside the summary
-_PLAIN = frozenset({int, str, bool, type(None)})  # what JSON has as it is
+_PLAIN = frozenset({int, str, bool, type(None)})  # types that JSON has as they are
 DIGITS = 6  # of the numbers in CSV files
 _FORMULA = r"^([=+\-@\t\r])"  # what a spreadsheet computes, where a cell's text begins with it
 _FOR_SPREADSHEETS: ContextVar[bool] = ContextVar("for_spreadsheets", default=False)
@@ -45,21 +45,26 @@ def check_output(directory: Path, force: bool = False) -> None:
         raise DataError(f"{directory}: is a file; name a directory to write into")
     if force or not directory.exists() or is_ours(directory):
         return
-    if all(is_left_over(file.name) for file in directory.iterdir()):
-        return
-    raise DataError(
-        f"{directory}: exists and was not written by dissensus; choose another place, or give force=True"
-    )
+    if not all(is_left_over(file.name) for file in directory.iterdir()):
+        raise DataError(
+            f"{directory}: exists and was not written by dissensus; choose another place, or give "
+            f"{setting('force', True)}"
+        )
 
 
 def is_ours(directory: Path) -> bool:
     """True if the directory holds a summary that dissensus wrote."""
+    return bool(_summary(directory))
+
+
+def _summary(directory: Path) -> dict[str, Any]:
+    """Read the summary that dissensus wrote into a directory; empty where there is none."""
     restore(directory)
     try:
         content = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(content, dict) and SIGNATURE.items() <= content.items()
+        return {}
+    return content if isinstance(content, dict) and SIGNATURE.items() <= content.items() else {}
 
 
 @contextmanager
@@ -69,17 +74,10 @@ def output_directory(directory: Path, force: bool = False) -> Iterator[Path]:
     Files of an earlier result that the new one does not have (its summary lists them) are removed.
     """
     check_output(directory, force)
-    earlier = _listed(directory)
+    listed = _summary(directory).get("files", [])
+    earlier = {name for name in _files(directory) if name in listed}
     with atomic_directory(directory, lambda folder: earlier.difference(_files(folder))) as folder:
         yield folder
-
-
-def _listed(directory: Path) -> set[str]:
-    """Files inside the directory that its own summary says were written with it."""
-    if not is_ours(directory):
-        return set()
-    listed = json.loads((directory / SUMMARY).read_text(encoding="utf-8")).get("files", [])
-    return set(_files(directory)) & {name for name in listed if isinstance(name, str)}
 
 
 def _files(directory: Path) -> list[str]:
@@ -114,9 +112,9 @@ def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``summary.json`` beside the files already in the folder, and give back what it says."""
     digests = {name: digest_of(folder / name) for name in _files(folder) if name != SUMMARY}
     known = {"files": sorted({*digests, SUMMARY}), DIGESTS: digests, "versions": versions()}
-    whole = finite(SIGNATURE | dict(content) | known)
+    whole: dict[str, Any] = finite(SIGNATURE | dict(content) | known)
     write_json(whole, folder / SUMMARY)
-    return dict(whole)
+    return whole
 
 
 def digest_of(file: Path) -> str:
@@ -126,12 +124,12 @@ def digest_of(file: Path) -> str:
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """What a directory of ours says of itself, once each file in it is the one that the summary describes."""
-    if not is_ours(directory):
+    """Read a result's summary, once each file beside it is the one that the summary describes."""
+    known = _summary(directory)
+    if not known:
         raise DataError(
             f"{directory}: is no directory that dissensus wrote; name one, or a *.safetensors file"
         )
-    known: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
     digests = known.get(DIGESTS)
     if known.get("state") == "unfinished" or not isinstance(digests, dict):
         raise DataError(f"{directory}: holds no finished result; run the command that made it again")
@@ -156,17 +154,12 @@ def changed_file(directory: Path, name: str) -> Iterator[Path]:
 
 
 def versions() -> dict[str, str]:
-    """Of what has a say in the numbers."""
+    """Versions of the libraries that numbers depend on."""
     import pyarrow as pa
     import scipy
 
-    return {
-        "dissensus": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "pyarrow": pa.__version__,
-    }
+    libraries = {module.__name__: module.__version__ for module in (np, scipy, pa)}
+    return {"dissensus": __version__, "python": platform.python_version()} | libraries
 
 
 def label_table(annotations: Annotations) -> pa.Table:
@@ -176,13 +169,8 @@ def label_table(annotations: Annotations) -> pa.Table:
     if annotations.anonymous:
         counts = {str(name): annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
         return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
-    return pa.table(
-        {
-            "item": annotations.item_vocabulary.arrow.take(pa.array(annotations.item)),
-            "annotator": annotations.annotator_vocabulary.arrow.take(pa.array(annotations.annotator)),
-            "label": annotations.class_vocabulary.arrow.take(pa.array(annotations.label)),
-        }
-    )
+    columns = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
+    return pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in columns})
 
 
 def write_csv(frame: Any, path: Path) -> None:
@@ -193,7 +181,7 @@ def write_csv(frame: Any, path: Path) -> None:
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """The same of rows by the names of their columns; a cell that a row lacks is empty."""
+    """Write rows by the names of their columns as CSV; a cell that a row lacks is empty."""
     from dissensus.labels.vocabulary import arrow_table
 
     names = dict.fromkeys(name for row in rows for name in row)
@@ -201,15 +189,14 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
-    """The same of Arrow tables with one schema, one under the other; one of them is in memory at a time."""
+    """Write Arrow tables with one schema as one CSV file, with one of them in memory at a time."""
     import pyarrow.csv as pa_csv
 
     with atomic_path(path) as temporary, ExitStack() as stack:
-        writer = None
+        writer, options = None, pa_csv.WriteOptions(quoting_style="needed")
         for piece in pieces:
             table = without_formulas(_rounded(piece))
             if writer is None:
-                options = pa_csv.WriteOptions(quoting_style="needed")
                 writer = stack.enter_context(
                     pa_csv.CSVWriter(str(temporary), table.schema, write_options=options)
                 )
@@ -245,14 +232,12 @@ def _rounded(table: pa.Table) -> pa.Table:
 
     from dissensus.labels.vocabulary import column, numbers
 
-    columns: list[Any] = []
-    for values in table.columns:
+    columns = list(table.columns)
+    for place, values in enumerate(columns):
         if pa.types.is_floating(values.type):  # NaN for null, and null for NaN
             plain = values.to_numpy() if values.null_count else numbers(values.combine_chunks())
             rounded = significant(np.asarray(plain))
-            columns.append(column(rounded, ~np.isnan(rounded)))
-        else:
-            columns.append(values)
+            columns[place] = column(rounded, ~np.isnan(rounded))
     # All at once: to exchange one column after the other is slow where there are thousands.
     return pa.Table.from_arrays(columns, schema=table.schema)
 
@@ -274,18 +259,13 @@ def write_json(value: Any, path: Path) -> None:
 
 
 def finite(value: Any) -> Any:
-    """The same value in JSON's terms: NumPy numbers as plain ones, infinities and NaN as None."""
+    """Return a value in JSON's terms: NumPy numbers as plain ones, infinities and NaN as None."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, np.generic | np.ndarray):
         return finite(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): finite(inner) for key, inner in value.items()}
-    if not isinstance(value, list | tuple):
-        return value
-    kinds = set(map(type, value))
-    if kinds <= _PLAIN:  # as the long ones are
-        return list(value)
-    if kinds <= _PLAIN | {float}:
-        return [None if type(one) is float and one - one != 0.0 else one for one in value]
-    return [finite(one) for one in value]
+    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
