@@ -11,6 +11,7 @@ import functools
 import inspect
 import re
 import shlex
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -131,9 +132,6 @@ class Columns:
     format: Annotated[
         str | None, _reading("NAME", "Format of the file, if it cannot be recognised from the content.")
     ] = None
-    missing: Annotated[
-        Literal["skip", "error"], _reading("skip|error", "What to do with rows that have no label.")
-    ] = "skip"
     missing_words: Annotated[str, _reading("NA,…", "Words that mean that there is no label.")] = ""
 
     def settings(self) -> dict[str, Any]:
@@ -149,7 +147,6 @@ class Columns:
             "label_type": self.label_type,
             "duplicates": self.duplicates,
             "format": self.format,
-            "missing": self.missing,
             "missing_words": self.missing_words,
         }
 
@@ -174,10 +171,6 @@ class Reading(Columns):
     question: Annotated[
         str | None, _reading("NAME", "Which question to read from an export that has several.")
     ] = None
-    several: Annotated[
-        Literal["keep", "error"],
-        _reading("keep|error", "What to do when an export has several answers of one annotator to one item."),
-    ] = "keep"
     keep_rejected: Annotated[bool, _reading(None, "Read rejected assignments too.", "--keep-rejected")] = (
         False
     )
@@ -196,7 +189,7 @@ class Reading(Columns):
     def settings(self) -> dict[str, Any]:
         """The same by the library's names."""
         beside = ("items", "annotators", "gold", "encoding", "separator", "layout")
-        same = (*beside, "question", "several", "keep_rejected")
+        same = (*beside, "question", "keep_rejected")
         own = {name: getattr(self, name) for name in same}
         return super().settings() | own | {"text_column": self.item_text}
 
@@ -224,11 +217,13 @@ class Reading(Columns):
 
     def read(self, file: Path, *, aloud: bool = True) -> Annotations:
         """The labels of a file; what the reader found worth a word is said, if ``aloud``."""
+        from dissensus.errors import DissensusWarning
         from dissensus.importers.read import read_annotations
 
         with shown() as progress:
             progress(f"reading {file.name}", 0.0)
-            annotations = read_annotations(file, **self.settings())
+            with warnings.catch_warnings(action="ignore", category=DissensusWarning):  # said below
+                annotations = read_annotations(file, **self.settings())
         options = {f"--{one.name.replace('_', '-')}" for one in dataclasses.fields(self)}
         for remark in annotations.notes if aloud else ():
             note(in_shell_words(remark, options))

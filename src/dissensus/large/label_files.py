@@ -179,7 +179,7 @@ class Inputs:
             for columns in self._rows(table, file):
                 piece, n_rows = Piece(file, row, columns), len(columns[0])
                 none = self.missing.among(columns[2])
-                if self.missing.skip and none.any():
+                if none.any():
                     rows = np.flatnonzero(~none)
                     labelled = [column.take(places(rows)) for column in columns]
                     piece = Piece(file, row, labelled, rows)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -74,7 +74,6 @@ def pack(
     duplicates: Duplicates | None = None,
     label_type: LabelType | None = None,
     format: str | None = None,
-    missing: Literal["skip", "error"] = "skip",
     missing_words: Sequence[str] | str = (),
     memory: str | int = "2GB",
     again: bool = False,
@@ -94,7 +93,7 @@ def pack(
         The directory to write. It appears, or changes, whole or not at all.
     item, annotator, label
         Names of the three columns, found by their usual names where not given.
-    classes, duplicates, label_type, format, missing, missing_words
+    classes, duplicates, label_type, format, missing_words
         As for :func:`dissensus.read_annotations`. A store keeps the first three: labels added later obey
         them.
     memory
@@ -110,7 +109,7 @@ def pack(
         old = read_manifest(path) if is_store(path) else None
         labels = None if old is None else open_store(path, old)  # checked to the last byte
         rules = _rules(path, old, classes, duplicates, label_type)
-        blanks = Missing.of("pack", missing, missing_words)
+        blanks = Missing.of(missing_words)
         inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder, blanks)
         inputs, digests, notes = _fresh(inputs, old.inputs if old else (), again)
         notes += inputs.guesses({"item": item, "annotator": annotator, "label": label})
