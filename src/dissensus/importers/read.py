@@ -58,8 +58,8 @@ def read_annotations(
 ) -> Annotations:
     """Read labels from a file or a data frame.
 
-    Rows whose label is blank are skipped. What is worth a word is a :class:`~dissensus.errors.DissensusWarning`,
-    and stands in ``notes``.
+    Rows whose label is blank are skipped. What is worth a word is a
+    :class:`~dissensus.errors.DissensusWarning`, and stands in ``notes``.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def read_annotations(
 
 def _warned(labels: Annotations) -> Annotations:
     """Labels, once their notes have been said where the user's own line called for them."""
-    package, level = os.path.dirname(os.path.dirname(__file__)), 2
+    package, level = str(Path(__file__).parents[1]), 2
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1

@@ -108,8 +108,8 @@ def refuse_wrong_kind(annotations: Annotations) -> None:
         )
     if kind == "multi" and not all(str(name).startswith(SETS_BEGIN) for name in classes):
         raise DataError(
-            f"label {quoted(classes[0])} is no set of classes; read sets from lists, with {setting('separator')}, "
-            f"or with {setting('label_type', 'multi')}"
+            f"label {quoted(classes[0])} is no set of classes; read sets from lists, "
+            f"with {setting('separator')}, or with {setting('label_type', 'multi')}"
         )
     if kind == "pairwise" and not set(map(str, classes)) <= set(WINNERS):
         raise DataError(
@@ -136,19 +136,20 @@ def recognised(annotations: Annotations) -> tuple[LabelType, tuple[str, ...]]:
         return "nominal", _offers(annotations)
     if P > MOST_GRADES:
         return "numeric", (
-            f"{P:,} different numbers are read as numeric ratings; say {ordinal} or {nominal} if they are classes",
+            f"{P:,} different numbers are read as numeric ratings; say {ordinal} or {nominal} if they are "
+            "classes",
         )
     if P < _FEWEST:
         return "nominal", ()
     few = annotations.n_labels < _FEW_LABELS
     if bears_out(disagreements(annotations), _IN_FRONT_OF_FEW if few else _IN_FRONT):
         return "ordinal", (
-            f"labels are {P} numbers, read as an ordered scale; say {nominal} if they are only names, {numeric} if "
-            "their mean is wanted",
+            f"labels are {P} numbers, read as an ordered scale; say {nominal} if they are only names, "
+            f"{numeric} if their mean is wanted",
         )
     return "nominal", (
-        f"labels are {P} numbers, and disagreements do not follow their order: read as names; say {ordinal} if they "
-        "are a scale",
+        f"labels are {P} numbers, and disagreements do not follow their order: read as names; say {ordinal} "
+        "if they are a scale",
     )
 
 

@@ -233,8 +233,8 @@ def _lines(stream: JsonStream) -> Iterator[tuple[str, Any]]:
 class JsonTable(FileTable):
     """One record a row; a record without a key is blank there.
 
-    Lines of plain records, whose values are strings, whole numbers, true or false, are read by Arrow. Whatever
-    Arrow refuses, or may read in another way, is read value by value from there on.
+    Lines of plain records, whose values are strings, whole numbers, true or false, are read by Arrow.
+    Whatever Arrow refuses, or may read in another way, is read value by value from there on.
     """
 
     def __init__(self, source: Source) -> None:

@@ -7,9 +7,9 @@ wide
 counts
     one row per item, one column per class; nobody knows who gave which label
 
-Columns that describe the item (text, split, …) go into the item table; in a long table they are those that are
-the same in all rows of an item. A row may also hold an item's parallel lists of annotators and labels. Side
-tables (items, annotators, gold) and the times of labels come from files of their own.
+Columns that describe the item (text, split, …) go into the item table; in a long table they are those that
+are the same in all rows of an item. A row may also hold an item's parallel lists of annotators and labels.
+Side tables (items, annotators, gold) and the times of labels come from files of their own.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from dissensus.tables.columns import (
     refuse_several_missing,
 )
 from dissensus.tables.delimited import DelimitedTable
-from dissensus.tables.tables import Table, UnfoldedTable, open_table
+from dissensus.tables.tables import Table, open_table, unfold
 
 Layout = Literal["long", "wide", "counts"]
 LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
@@ -249,13 +249,16 @@ def unfolded(table: Table, columns: Columns) -> Table:
     """A table with one row per label, where its rows hold parallel lists of annotators and labels."""
     if isinstance(columns.annotator, list | tuple) or isinstance(columns.label, list | tuple):
         return table
-    named = [name for name in table.columns if has_column([name], "annotator")]
-    given = columns.annotator
-    if not any(
-        table.holds_lists(name) for name in (named if given is None else [given]) if name in table.columns
-    ):
+    given = columns.annotator if isinstance(columns.annotator, str) else None
+    named = [
+        name for name in table.columns if name == given or (not given and has_column([name], "annotator"))
+    ]
+    if not any(map(table.holds_lists, named)):
         return table
-    return UnfoldedTable(table, *long_columns(table, columns)[1:])
+    item, annotator, label = long_columns(table, columns)
+    beside = [name for name in table.columns if name not in (item, annotator, label) and name.strip()]
+    sides = {item: table.typed([item]).column(item)} | _readable(table, beside, [])
+    return unfold(table, annotator, label, sides)
 
 
 def with_constant_columns(
@@ -264,8 +267,8 @@ def with_constant_columns(
     """Labels with an item table of the columns that are the same in all rows of an item.
 
     The column of texts (the one named, else one with a usual name or with long values) is called ``text``.
-    Of a large file only columns that are named, or have a usual name, are looked at. ``item`` are the item ids
-    of the rows that have a label, ``rows`` their places in the table.
+    Of a large file only columns that are named, or have a usual name, are looked at. ``item`` are the
+    item ids of the rows that have a label, ``rows`` their places in the table.
     """
     names, notes = table.columns, list[str]()
     text = None if text is None else find_column(names, "text", text, table.name)
@@ -281,8 +284,8 @@ def with_constant_columns(
         )
         if name == text and n_differ:
             notes.append(
-                f"{quoted(name)} differs within {n_differ:,} of {labels.n_items:,} items, and the first text of "
-                f"each is taken; name another column with {setting('text_column')} if that is wrong"
+                f"{quoted(name)} differs within {n_differ:,} of {labels.n_items:,} items, and the first text "
+                f"of each is taken; name another column with {setting('text_column')} if that is wrong"
             )
         if first is not None and (name == text or not n_differ):
             sides[name] = first

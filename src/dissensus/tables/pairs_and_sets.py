@@ -99,15 +99,17 @@ def read_tags(
 ) -> tuple[Annotations, tuple[str, str]]:
     """One row per answer and one column of 0 and 1 per tag: the answer is the set of tags that are 1."""
     item = item_column(table, replace(columns, label=list(tags)), "wide")
-    annotator = find_column(table.columns, "annotator", columns.annotator, table.name, taken=[item, *tags])
-    ids = table.ids([item, annotator])
+    who = one_column(columns.annotator)
+    annotator = find_column(table.columns, "annotator", who, table.name, taken=[item, *tags])
+    ids = [to_arrow(column, "id") for column in table.ids([item, annotator])]
     cells = [to_arrow(column, "label").cast(pa.string()) for column in table.ids(tags)]
     words = np.array([[(cell or "").strip().casefold() for cell in column.to_pylist()] for column in cells])
     odd = np.argwhere(~np.isin(words, [*_TICKS, ""]).T)
     if len(odd):
         row, tag = odd[0]
         raise DataError(
-            f"{table.place(int(row))}: {quoted(tags[tag])} is {quoted(words[tag, row])}; a column per tag holds 0 or 1"
+            f"{table.place(int(row))}: {quoted(tags[tag])} is {quoted(words[tag, row])}; a column per "
+            "tag holds 0 or 1"
         )
     rows = np.flatnonzero((words != "").any(axis=0))
     if not len(rows):
@@ -115,26 +117,22 @@ def read_tags(
     sets, which = np.unique(np.isin(words[:, rows], list(_TICKED)).T, axis=0, return_inverse=True)
     texts = [written(str(tag) for tag, ticked in zip(tags, row, strict=True) if ticked) for row in sets]
     labels = Annotations.from_arrays(
-        *(to_arrow(column, "id").take(places(rows)) for column in ids),
+        ids[0].take(places(rows)),
+        ids[1].take(places(rows)),
         pa.array(texts, pa.string()).take(places(which.ravel())),
         duplicates=duplicates,
         frame_kind=table.frame_kind,
         place=lambda row: table.place(int(rows[row])),
         label_type="multi",
         notes=(
-            f"answers are read as sets of the {len(tags)} tags that have a column of 0 and 1 ({listed(tags)}); name "
+            f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)}); name "
             f"others with {setting('label')} if that is wrong",
             *Missing().notes(words.shape[1] - len(rows)),
         ),
     )
     labels = replace(labels, columns_read={"item": item, "annotator": annotator, "label": listed(tags)})
-    beside = [name for name in table.columns if name not in tags]
-    return with_constant_columns(
-        labels, table, columns.text, to_arrow(ids[0], "item").take(places(rows)), rows
-    ), (
-        item,
-        annotator,
-    )
+    item_ids = ids[0].take(places(rows))
+    return with_constant_columns(labels, table, columns.text, item_ids, rows), (item, annotator)
 
 
 def looks_pairwise(names: Sequence[str]) -> bool:
@@ -324,7 +322,7 @@ def read_sets(
     separator: str | None,
     missing: Missing = KEEP_BLANKS,
 ) -> tuple[Annotations, tuple[str, str]]:
-    """One row per answer, its label a list, a text written as one, or with a separator; blanks are skipped."""
+    """One row per answer, its label a list, a text written as one or with a separator; blanks are skipped."""
     item, annotator, label = long_columns(table, columns)
     values = table.typed([label]).column(label).to_pylist()
     texts = [None if value in missing.words else _text(value, separator) for value in values]

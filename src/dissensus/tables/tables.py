@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Named columns, read when asked for, and where each row stands; a table in a file may be larger than memory.
 StreamedTable: TypeAlias = "ParquetTable | DelimitedTable | JsonTable"
-Table: TypeAlias = "StreamedTable | FrameTable | UnfoldedTable"
+Table: TypeAlias = "StreamedTable | FrameTable | ArrowTable"
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
@@ -134,6 +134,10 @@ class FileTable:
         """Whether a column's cells are lists."""
         return False
 
+    def lists(self, column: str) -> pa.Array:
+        """A column of lists."""
+        return self.typed([column]).column(column).combine_chunks()
+
     def order(self, column: str) -> None:
         """Files declare no order."""
         return
@@ -180,10 +184,6 @@ class ParquetTable(FileTable):
     def holds_lists(self, column: str) -> bool:
         """Whether a column is of a list type."""
         return _is_list(self._file.schema_arrow.field(column).type)
-
-    def lists(self, column: str) -> pa.Array:
-        """A column of lists."""
-        return self._read([column]).column(column).combine_chunks()
 
     def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
         """The columns, as strings, some rows at a time."""
@@ -409,61 +409,46 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-class UnfoldedTable:
-    """A table whose rows hold parallel lists of annotators and labels, as one row per annotator and label."""
+class ArrowTable(FileTable):
+    """Columns in memory, and a function that says where each row stood."""
 
-    def __init__(self, table: Table, annotator: str, label: str) -> None:
-        self._table, self.name, self.columns = table, table.name, table.columns
-        self.frame_kind, self.native, self.order, self.as_ids = (
-            table.frame_kind,
-            table.native,
-            table.order,
-            table.as_ids,
-        )
-        if not table.holds_lists(label):
-            raise DataError(
-                f"{table.name}: {quoted(annotator)} holds lists and {quoted(label)} does not; give a list of labels "
-                "beside each list of annotators"
-            )
-        lists = {name: table.lists(name) for name in (annotator, label)}
-        n_parts = [pc.fill_null(pc.list_value_length(one), 0) for one in lists.values()]
-        differ = np.flatnonzero(marks(pc.not_equal(*n_parts)))
-        if len(differ):
-            raise DataError(
-                f"{table.place(int(differ[0]))}: the lists of annotators ({quoted(annotator)}) and labels "
-                f"({quoted(label)}) differ in length; correct the row"
-            )
-        self._rows = pc.list_parent_indices(lists[annotator])
-        self._flat = {name: pa.chunked_array([pc.list_flatten(one)]) for name, one in lists.items()}
+    def __init__(self, data: pa.Table, like: Table, place: Callable[[int], str]) -> None:
+        self.name, self.columns, self.frame_kind = like.name, list(data.column_names), like.frame_kind
+        self._data, self._like, self._place = data, like, place
 
     def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
-        """The columns as ids, one row per label."""
-        others = [name for name in columns if name not in self._flat]
-        found = {
-            name: ids.take(self._rows) for name, ids in zip(others, self._table.ids(others), strict=True)
-        }
-        found |= {name: self.as_ids(flat, name) for name, flat in self._flat.items() if name in columns}
-        return [found[name] for name in columns]
+        """The columns, as the table that they come from has ids."""
+        return [self._like.as_ids(self._data.column(name), name) for name in columns]
 
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Columns in their own types, one row per label."""
-        names = self.columns if columns is None else list(columns)
-        others = [name for name in names if name not in self._flat]
-        beside = self._table.typed(others).take(self._rows) if others else pa.table({})
-        return pa.table({name: self._flat[name] if name in self._flat else beside[name] for name in names})
-
-    def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The first rows."""
-        return self.typed(columns).slice(0, n)
+        """Columns in their own types, by default all."""
+        return self._data if columns is None else self._data.select(list(columns))
 
     def holds_lists(self, column: str) -> bool:
-        """Whether a label is a list itself."""
-        return column in self._flat and _is_list(self._flat[column].type)
-
-    def lists(self, column: str) -> pa.Array:
-        """A column of lists."""
-        return self._flat[column].combine_chunks()
+        """Whether a column is of a list type."""
+        return _is_list(self._data.column(column).type)
 
     def place(self, row: int) -> str:
-        """The row that a label comes from."""
-        return self._table.place(self._rows[row].as_py())
+        """Where a row stood."""
+        return self._place(row)
+
+
+def unfold(table: Table, annotator: str, label: str, beside: Mapping[str, pa.ChunkedArray]) -> ArrowTable:
+    """One row per label, of a table whose rows hold parallel lists of annotators and labels."""
+    if not table.holds_lists(label):
+        raise DataError(
+            f"{table.name}: {quoted(annotator)} holds lists and {quoted(label)} does not; give a list of "
+            "labels beside each list of annotators"
+        )
+    who, what = table.lists(annotator), table.lists(label)
+    n_parts = [pc.fill_null(pc.list_value_length(one), 0) for one in (who, what)]
+    differ = np.flatnonzero(marks(pc.not_equal(*n_parts)))
+    if len(differ):
+        raise DataError(
+            f"{table.place(int(differ[0]))}: the lists of annotators ({quoted(annotator)}) and labels "
+            f"({quoted(label)}) differ in length; correct the row"
+        )
+    rows = pc.list_parent_indices(who)
+    columns = {name: side.take(rows) for name, side in beside.items()}
+    columns |= {annotator: pc.list_flatten(who), label: pc.list_flatten(what)}
+    return ArrowTable(pa.table(columns), table, lambda row: table.place(rows[row].as_py()))
