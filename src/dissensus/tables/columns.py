@@ -50,8 +50,8 @@ ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url"})
 # What people call remarks of annotators, and times.
 _REMARKS = {
     "comments", "note", "notes", "remark", "remarks", "feedback", "explanation", "reason", "reasons",
-    "rationale", "justification", "time", "date", "timestamp", "datetime", "duration", "seconds", "created", "updated",
-    "started", "submitted", "completed", "lead_time", *TEXT_NAMES,
+    "rationale", "justification", "time", "date", "timestamp", "datetime", "duration", "seconds", "created",
+    "updated", "started", "submitted", "completed", "lead_time", *TEXT_NAMES,
 }  # fmt: skip
 
 _MOST_SHOWN = 12

@@ -125,8 +125,8 @@ def read_tags(
         place=lambda row: table.place(int(rows[row])),
         label_type="multi",
         notes=(
-            f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)}); name "
-            f"others with {setting('label')} if that is wrong",
+            f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)}); "
+            f"name others with {setting('label')} if that is wrong",
             *Missing().notes(words.shape[1] - len(rows)),
         ),
     )
