@@ -77,18 +77,6 @@ def test_a_gzipped_or_renamed_export_reads_the_same(make: Callable[[Path], Sampl
 
 
 @by_name
-def test_several_answers_can_be_refused(make: Callable[[Path], Sample], tmp_path: Path) -> None:
-    sample = make(tmp_path)
-    pairs = [label[:2] for label in sample.labels]
-    holds_several = len(set(pairs)) < len(pairs) and make is not samples.mturk_ticks
-    if holds_several:
-        with pytest.raises(DataError, match=r"several answers .*several='keep'"):
-            load_export(sample.path, several="error", **sample.options)
-    elif make is not samples.mturk_ticks:
-        assert triples(load_export(sample.path, several="error", **sample.options)) == sample.labels
-
-
-@by_name
 def test_annotations_are_read_from_every_export(make: Callable[[Path], Sample], tmp_path: Path) -> None:
     sample = make(tmp_path)
     options = {name: sample.options[name] for name in ("format", "question") if name in sample.options}
@@ -210,7 +198,9 @@ def two_questions(folder: Path) -> Path:
 
 def test_several_questions_are_named_and_one_is_picked(tmp_path: Path) -> None:
     file = two_questions(tmp_path)
-    with pytest.raises(DataError, match=r"several questions \(mood, topic\); choose one with question="):
+    with pytest.raises(
+        DataError, match=r"several questions \(mood, topic\); choose one, such as question='mood'"
+    ):
         load_export(file)
     imported = load_export(file, question="topic")
     assert triples(imported) == [("8", "15", "sport")]
@@ -433,8 +423,6 @@ def test_unknown_settings_and_files(tmp_path: Path) -> None:
     file = written(tmp_path, [task()])
     with pytest.raises(ParameterError, match="did you mean 'label-studio'"):
         load_export(file, format="labelstudio")
-    with pytest.raises(ParameterError, match="'several' parameter"):
-        load_export(file, several="first")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no such file"):
         load_export(tmp_path / "absent.json")
     with pytest.raises(DataError, match="no such file"):
@@ -596,7 +584,9 @@ def test_every_label_column_of_a_dataset_is_a_question(tmp_path: Path) -> None:
     path = on_disk(
         tmp_path / "data", pa.table({"id": ["a"], "annotator": ["x"], "Rating": [4], "label": ["y"]})
     )
-    with pytest.raises(DataError, match=r"several questions \(Rating, label\); choose one with question="):
+    with pytest.raises(
+        DataError, match=r"several questions \(Rating, label\); choose one, such as question='Rating'"
+    ):
         load_export(path)
     chosen = load_export(path, question="Rating")
     assert (triples(chosen), chosen.questions) == ([("a", "x", "4")], ("Rating", "label"))

@@ -168,8 +168,6 @@ def test_numbers_in_files_are_the_text_they_were(write: Callable[..., Path]) -> 
     ("column", "message"),
     [
         ([{"x": 1}, {"x": 2}], "votes.parquet: column 'label' is of type struct"),
-        (["a", None], "votes.parquet row 1: the label is blank"),
-        ([1.0, math.nan], "votes.parquet row 1: the label is blank"),
         (pa.array([], pa.string()), "votes.parquet: has columns and no rows"),
     ],
 )
@@ -178,7 +176,7 @@ def test_parquet_columns_that_hold_no_labels(column: Any, message: str, write: C
     others = ["a", "b"][: len(column)]
     parquet.write_table(pa.table({"item": others, "annotator": others, "label": column}), sink)
     with pytest.raises(DataError, match=message):
-        ds.read_annotations(write(sink.getvalue(), "votes.parquet"), missing="error")
+        ds.read_annotations(write(sink.getvalue(), "votes.parquet"))
 
 
 def test_a_field_may_be_longer_than_a_block(write: Callable[..., Path]) -> None:
@@ -246,11 +244,6 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "votes.csv: 'task' and 'unit' could each be the item column; choose one with item=",
     ),
     "blank item": (HEADER + "a,b,c\n ,b,c\n", "votes.csv", "votes.csv line 3: the item is blank; fill it in"),
-    "blank label": (
-        HEADER + '\n"a\nb",b,c\n\na,b,\n',
-        "votes.csv",
-        "votes.csv line 6: the label is blank; fill it in or remove the row",
-    ),
     "Latin-1": (
         (HEADER + "a,b,c\na,b,café\n").encode("latin-1"),
         "votes.csv",
@@ -313,11 +306,6 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "votes.jsonl",
         "votes.jsonl line 5: is not valid JSON (unterminated string starting at); correct it or write",
     ),
-    "JSON without label": (
-        '{"item": "a", "annotator": "b", "label": "x"}\n\n{"item": "a", "annotator": "c"}\n',
-        "votes.jsonl",
-        "votes.jsonl line 3: the label is blank; fill it in or remove the row",
-    ),
     "JSON null": (
         '{"item": "a", "annotator": null, "label": "x"}',
         "votes.jsonl",
@@ -326,12 +314,12 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
     "JSON NaN": (
         '{"item": "a", "annotator": "b", "label": NaN}',
         "votes.jsonl",
-        "line 1: the label is blank",
+        "votes.jsonl: every label is blank; there is nothing to read",
     ),
     "JSON list": (
         '{"item": "a", "annotator": ["b"], "label": "x"}',
         "votes.jsonl",
-        "votes.jsonl line 1: 'annotator' is a list; give one string or number",
+        "votes.jsonl: 'annotator' holds lists and 'label' does not; give a list of labels beside each list",
     ),
     "JSON doubled key": (
         '{"item": "a", "item": "b", "annotator": "b", "label": "x"}',
@@ -362,7 +350,7 @@ def test_a_bad_file_is_one_line_with_place_and_remedy(
     content, name, message = BAD[case]
     monkeypatch.chdir(write(content, name).parent)
     with pytest.raises(DataError) as error:
-        ds.read_annotations(name, missing="error")
+        ds.read_annotations(name)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(name)
@@ -489,7 +477,6 @@ def test_frames_keep_their_types_and_their_kind(frame: Any, kind: str) -> None:
     [
         (FRAME[:0], "the data frame has no rows"),
         (FRAME.assign(worker=["a", None, "b"]), "the data frame row 1: the annotator is blank"),
-        (FRAME.assign(label=[0.5, np.nan, 1]), "the data frame row 1: the label is blank"),
         (FRAME.assign(task=[1, "x", 2]), "the data frame: column 'task' mixes types"),
         (FRAME.assign(label=[{"x": 1}, {"x": 2}, {"x": 3}]), "the labels are of type struct"),
         (FRAME.set_axis(["task", "label", "label"], axis=1), "the column 'label' occurs twice"),
@@ -499,7 +486,7 @@ def test_frames_keep_their_types_and_their_kind(frame: Any, kind: str) -> None:
 )
 def test_frames_that_hold_no_labels(frame: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        ds.read_annotations(frame, missing="error")
+        ds.read_annotations(frame)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
@@ -749,7 +736,7 @@ def test_side_tables_come_only_when_asked(write: Callable[..., Path]) -> None:
     assert full.gold is not None
     assert [full.classes[code] for code in full.gold if code >= 0] == ["none"]
     assert full.notes == (
-        "'NA' may mean that there is no label; if so, say missing_words='NA'",
+        "'NA' may mean that there is no label; if so, say missing_words=['NA']",
         "1 item of the item table has no label",
         "1 item has no row in the item table",
         "1 annotator of the annotator table gave no label and is left out",
@@ -852,12 +839,12 @@ def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> N
     )
     assert annotations.notes == (
         f"2 items {alike} (such as 'A' and 'a') and count as different items; {correct}",
-        f"2 labels {alike} (such as 'Yes' and 'yes') and count as different labels; {correct} "
-        "(classes= with the right spellings names the first row that differs)",
+        f"2 labels {alike} (such as 'Yes' and 'yes') and count as different labels; if they mean the same, say "
+        "ignore_case=True",
         "there is one annotator only: 'ann'",
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)
-    assert ds.read_annotations(write(as_csv(ROWS)), missing="error").notes == (
+    assert ds.read_annotations(write(as_csv(ROWS))).notes == (
         "'NA' may mean that there is no label; if so, say missing_words='NA'",
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dissensus.errors import DataError, bad_choice, bad_parameter
+from dissensus.errors import DataError, bad_choice, setting
 from dissensus.importers import (
     argilla,
     crowd,
@@ -24,7 +24,7 @@ from dissensus.importers import (
     label_studio,
     research,
 )
-from dissensus.importers.gather import Gatherer, Imported, Options, Several
+from dissensus.importers.gather import Gatherer, Imported, Options
 from dissensus.tables.delimited import header_of
 from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import Source, first_bytes
@@ -132,7 +132,6 @@ def load_export(
     *,
     format: str | None = None,
     question: str | None = None,
-    several: Several = "keep",
     keep_rejected: bool = False,
     item_column: str | None = None,
     annotator_column: str | None = None,
@@ -141,7 +140,7 @@ def load_export(
     """Read the labels of one question from a tool's export.
 
     ``format`` is one of :data:`FORMATS`, recognised from the content if not given. ``question`` names the
-    question where there are several. ``several="error"`` refuses more than one label in one answer.
+    question where there are several.
     ``keep_rejected`` keeps rejected assignments. ``item_column`` and ``text_column`` name the fields that
     identify an item and hold its text, where the tool's usual ones are not wanted; ``annotator_column`` does
     so for the annotators of a dataset on disk, the one format whose columns have no fixed names.
@@ -151,16 +150,18 @@ def load_export(
         raise DataError(f"{path}: no such file; check the name")
     name = format if format is not None else recognise(path)
     if name is None:
-        raise DataError(f"{path}: is no export that is known; name it with format= ({', '.join(FORMATS)})")
+        raise DataError(
+            f"{path}: is no export that is known; name it with {setting('format')} ({', '.join(FORMATS)})"
+        )
     if name not in FORMATS:
         raise bad_choice("load_export", "format", FORMATS, name)
-    if several not in ("keep", "error"):
-        raise bad_parameter("load_export", "several", "'keep' or 'error'", several)
     if not path.exists():
         raise DataError(f"{path}: no such file; check the name")
     if annotator_column is not None and name != "huggingface":
-        raise DataError(f"{path}: {name} files say themselves who annotated; leave annotator= out")
-    options = Options(question, several, keep_rejected, item_column, annotator_column, text_column)
+        raise DataError(
+            f"{path}: {name} files say themselves who annotated; leave {setting('annotator')} out"
+        )
+    options = Options(question, keep_rejected, item_column, annotator_column, text_column)
     gather = Gatherer(path, name, options)
     FORMATS[name].read(path, gather)
     return gather.finish()

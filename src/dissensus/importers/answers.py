@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from dissensus.tables.columns import is_remark
 from dissensus.tables.json_lines import too_deep
 
 PART_SEPARATOR = " [SEP] "
@@ -180,12 +181,6 @@ def likely_questions(records: Sequence[Placed], item: str, names: Sequence[str])
     return differing or [name for name in answers if 0 < len(set(values[name]) - {"", "null"}) <= few]
 
 
-_REMARKS = {
-    "comment", "comments", "note", "notes", "remark", "remarks", "feedback", "explanation", "reason",
-    "reasons", "rationale", "justification", "text", "sentence", "content", "message", "tweet", "document",
-    "body", "title", "time", "date", "timestamp", "datetime", "duration", "seconds", "created", "updated",
-    "started", "submitted", "completed", "lead_time",
-}  # fmt: skip
 _DAY = r"(\d{4}-\d\d?-\d\d?|\d\d?/\d\d?/\d{2,4})([T ]\d\d?:\d\d.*)?"
 _CLOCK = r"\d\d?:\d\d(:\d\d(\.\d+)?)?"
 _EPOCH = r"1\d{9}(\d{3})?(\.\d+)?"  # seconds or milliseconds since 1970, from 2001 to 2033
@@ -199,8 +194,7 @@ def _holds_remarks(records: Sequence[Placed], name: str) -> bool:
     It is called so (message, comment, created_at, lead-time), or its values are times, or texts of several
     words that hardly ever come again.
     """
-    plain = re.sub(r"[^a-z]+", "_", name.casefold()).strip("_")
-    if plain in _REMARKS or plain.removesuffix("_at") in _REMARKS:
+    if is_remark(name):
         return True
     values = [text for _, record in records if (text := _key(record.get(name))) not in ("", "null")]
     if not values:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.importers.answers import (
     as_labels,
     by_question,
@@ -195,6 +195,6 @@ def _item_column(first: Sequence[Placed], gather: Gatherer, default: str, prefix
         if name in first[0][1]:
             return name
     raise DataError(
-        f"{gather.path}: has no column {wanted!r} to identify items; name one with item= "
+        f"{gather.path}: has no column {wanted!r} to identify items; name one with {setting('item')} "
         f"({listed(first[0][1])})"
     )

@@ -12,22 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from dissensus.errors import DataError, did_you_mean
+from dissensus.errors import DataError, did_you_mean, setting
 from dissensus.importers.answers import NotALabelError, as_id, as_text, whole_text
-from dissensus.tables.columns import listed
+from dissensus.tables.columns import TEXT_NAMES, listed
 
 Parsed = TypeVar("Parsed")
-Several = Literal["keep", "error"]
 
 EMPTY = "empty answers"
 _PLURAL = re.compile(r"s\b")  # reasons have no word in -s before their noun
 _PIECE = 1 << 22  # labels turned into strings at a time
-_TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,6 @@ class Options:
     """What the user asked of an importer."""
 
     question: str | None = None
-    several: Several = "keep"
     keep_rejected: bool = False
     item_column: str | None = None
     annotator_column: str | None = None
@@ -136,10 +133,6 @@ class Gatherer:
         name = as_id(annotator)
         if name is None:
             raise self.error(place, "the annotator is missing; fill it in or remove the answer")
-        if len(values) > 1 and self.options.several == "error":
-            raise self.error(
-                place, f"holds several answers ({listed(values)}); allow them with several='keep'"
-            )
         who = self._code(1, name, place)
         items, annotators, labels = self._codes
         for value in values:
@@ -174,8 +167,8 @@ class Gatherer:
             raise self._unknown("question", self.question, names)
         if self.question is None and not likely:
             raise DataError(
-                f"{self.path}: cannot tell which column holds the answers; name it with question= "
-                f"({listed(names)})"
+                f"{self.path}: cannot tell which column holds the answers; name it with "
+                f"{setting('question')} ({listed(names)})"
             )
         self._questions = dict.fromkeys([*likely, *([self.question] if self.question else [])])
         self._settle()
@@ -190,7 +183,7 @@ class Gatherer:
                 raise self._unknown("text column", wanted, list(fields))
             self.takes(text=wanted)
             return as_text(fields[wanted])
-        usual = next((name for name in _TEXT_NAMES if fields.get(name)), None)
+        usual = next((name for name in TEXT_NAMES if fields.get(name)), None)
         if usual is not None:
             self.takes(text=usual)
             return as_text(fields[usual])
@@ -244,7 +237,8 @@ class Gatherer:
         """Refuse several questions unasked, and a question that is not there."""
         if self.options.question is None and len(self._questions) > 1:
             raise DataError(
-                f"{self.path}: holds several questions ({listed(self._questions)}); choose one with question="
+                f"{self.path}: holds several questions ({listed(self._questions)}); choose one, such as "
+                f"{setting('question', next(iter(self._questions)))}"
             )
         if self.question is None:
             self.question = next(iter(self._questions), None)

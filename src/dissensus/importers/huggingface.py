@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.importers import argilla
 from dissensus.importers.answers import as_labels
 from dissensus.importers.gather import Gatherer
@@ -108,8 +108,8 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
             raise gather.error(
                 place,
                 f"item {identifier!r} is in split {other!r} and in {split!r}; where ids begin anew in each "
-                f"split, name items by both with item='{_SPLIT}{item_column}', where they do not, say "
-                f"item='{item_column}'",
+                f"split, name items by both with {setting('item', _SPLIT + item_column)}, where they do not, "
+                f"say {setting('item', item_column)}",
             )
         annotators, labels = row[annotator_column], row[label_column]
         if not isinstance(annotators, list):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import FrameType
+from typing import Any
 
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_parameter, warn
+from dissensus.importers.gather import Options
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.kinds import LabelType, as_sets
+from dissensus.labels.kinds import LabelType, as_sets, without_case
 from dissensus.labels.rows import Duplicates
 from dissensus.tables.atomic import restore
 from dissensus.tables.columns import guess_words
@@ -24,13 +27,12 @@ from dissensus.tables.layouts import (
     one_column,
     one_only,
     read_table,
+    unfolded,
     with_kind,
     with_side_tables,
 )
-from dissensus.tables.pairs_and_sets import kind_of_rows, read_pairs, read_sets
+from dissensus.tables.pairs_and_sets import kind_of_rows, read_pairs, read_sets, read_tags, tag_columns
 from dissensus.tables.tables import TABLE_FORMATS, open_table
-
-Several = Literal["keep", "error"]
 
 
 def read_annotations(
@@ -44,29 +46,31 @@ def read_annotations(
     gold: Any = None,
     classes: Sequence[Any] | str | None = None,
     label_type: LabelType | None = None,
-    missing: Literal["skip", "error"] = "skip",
-    missing_words: Sequence[str] | str = (),
-    encoding: str | None = None,
-    separator: str | None = None,
     duplicates: Duplicates = "keep",
     layout: Layout | None = None,
     format: str | None = None,
     question: str | None = None,
-    several: Several = "keep",
-    keep_rejected: bool = False,
     text_column: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    missing_words: Sequence[str] | str = (),
+    ignore_case: bool = False,
+    keep_rejected: bool = False,
 ) -> Annotations:
     """Read labels from a file or a data frame.
+
+    Rows whose label is blank are skipped. What is worth a word is a
+    :class:`~dissensus.errors.DissensusWarning`, and stands in ``notes``.
 
     Parameters
     ----------
     source
         A path (CSV, TSV, JSON lines or Parquet, each also gzipped, an annotation tool's export, or a store),
         or any data frame narwhals knows. Ids and labels from a file are strings; those from a frame keep
-        their type.
+        their type. Rows may hold parallel lists of annotators and labels.
     item, annotator, label
         Names of the three columns, found by their usual names where not given. In a wide table ``annotator``
-        may list columns, in a table of class counts ``label`` may.
+        may list columns; ``label`` may list the columns of class counts, or of tags that are 0 or 1.
     items, annotators, gold
         Side tables, as paths or frames: one row for each item, one row for each annotator, and reference
         labels. None is picked up unasked. Items without labels join; what finds no partner is noted.
@@ -76,14 +80,6 @@ def read_annotations(
     label_type
         What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise. Where it is left out it
         is told from the labels, and a note says what they were taken for.
-    missing, missing_words
-        Rows whose label is blank (or one of these words, such as ``["NA"]`` or ``"NA,null"``) are skipped and
-        counted, or are an error.
-    separator
-        What stands between the classes of an answer that is a set, such as ``"|"``. Lists are sets without
-        it; with ``label_type="multi"`` so are all labels of one annotator to one item together.
-    encoding
-        Encoding of a text file that is not UTF-8, such as ``"latin-1"``.
     duplicates
         When an annotator labels an item more than once: keep all, the first, the last, or refuse.
     layout
@@ -92,17 +88,25 @@ def read_annotations(
     format, question
         The file's format, and the question of an export, where the content does not tell; "wide" and "counts"
         name the layout.
-    several, keep_rejected
-        Of an export: whether several answers of one annotator to one item are kept or refused ("error"), and
-        whether rejected assignments count.
     text_column
-        The column that holds the items' text in an export, a wide table or class counts; it is called
-        ``text`` in the item table, whose other columns keep their names.
+        The column that holds the items' text; it is called ``text`` in the item table, whose other columns
+        keep their names. Without it, a column with a usual name or with long texts.
+    separator
+        What stands between the classes of an answer that is a set, such as ``"|"``. Lists are sets without
+        it; with ``label_type="multi"`` so are all labels of one annotator to one item together.
+    encoding
+        Encoding of a text file that is not UTF-8, such as ``"latin-1"``.
+    missing_words
+        Words that mean that there is no label, such as ``["NA"]`` or ``"NA,null"``.
+    ignore_case
+        Whether labels that differ only by case are one class, written as most of them are.
+    keep_rejected
+        Whether rejected assignments of an export count.
     """
     columns = Columns(item, annotator, label if label is not None else question, text_column)
     classes, label_type = declared_classes("read_annotations", classes, label_type)
     layout, format = _checked(columns, layout, format)
-    blanks = Missing.of("read_annotations", missing, missing_words)
+    blanks = Missing.of(missing_words)
     if isinstance(source, str | os.PathLike):
         restore(source)  # where a killed process was replacing a store
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
@@ -114,40 +118,58 @@ def read_annotations(
                     f"{os.fspath(source)}: is a store, whose columns, label set and duplicates were settled "
                     "when it was written; leave these options out, or write it anew"
                 )
-            return open_annotations(
+            stored = open_annotations(
                 source, items=items, annotators=annotators, gold=gold, label_type=label_type
             )
+            return _warned(stored)
+    known_classes = None if ignore_case else classes
     if _is_export(source, format, layout, Columns(None, annotator, label)):
-        labels, names = _read_export(
-            source,
-            classes,
-            duplicates,
-            format=format,
-            question=question if question is not None else one_column(label),
-            several=several,
-            keep_rejected=keep_rejected,
-            item_column=item,
-            annotator_column=one_column(annotator),
-            text_column=text_column,
+        options = Options(
+            question if question is not None else one_column(label),
+            keep_rejected,
+            item,
+            one_column(annotator),
+            text_column,
         )
+        labels, names = _read_export(source, format, options, known_classes, duplicates)
     else:
         table = open_table(source, format, encoding=encoding)
+        table = unfolded(table, columns) if layout in (None, "long") else table
         kind = kind_of_rows(table, columns, label_type, layout, separator)
+        tags = (
+            tag_columns(table, columns)
+            if kind is None and layout is None and label_type in (None, "multi")
+            else []
+        )
         if kind == "pairwise":
             labels, names = read_pairs(table, columns, duplicates, blanks)
         elif kind == "multi":
             labels, names = read_sets(table, columns, duplicates, separator, blanks)
+        elif tags:
+            labels, names = read_tags(table, columns, tags, duplicates)
         else:
-            labels, names = read_table(table, columns, classes, duplicates, layout, blanks)
+            labels, names = read_table(table, columns, known_classes, duplicates, layout, blanks)
+    if ignore_case:
+        labels = without_case(labels, classes)
     given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
-    named = {role for role, name in given.items() if name is not None}
-    word = guess_words(labels.columns_read, named)
+    word = guess_words(labels.columns_read, {role for role, name in given.items() if name is not None})
     if label_type == "multi":
         labels = as_sets(labels)
     labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
-    labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
+    labels = with_side_tables(labels, items, annotators, gold, names, classes is None, ignore_case)
     alike = [note for vocabulary in labels.vocabularies for note in lookalike_notes(vocabulary)]
-    return replace(labels, notes=(*labels.notes, *alike, *one_only(labels)))
+    return _warned(replace(labels, notes=(*labels.notes, *alike, *one_only(labels))))
+
+
+def _warned(labels: Annotations) -> Annotations:
+    """Labels, once their notes have been said where the user's own line called for them."""
+    package, level = str(Path(__file__).parents[1]), 2
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    for note in dict.fromkeys(labels.notes):
+        warn(note, level - 1)
+    return labels
 
 
 def _checked(columns: Columns, layout: Layout | None, format: str | None) -> tuple[Layout | None, str | None]:
@@ -181,12 +203,11 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
 
 
 def _read_export(
-    source: Any, classes: Sequence[Any] | None, duplicates: Duplicates, **asked: Any
+    source: Any, format: str | None, options: Options, classes: Sequence[Any] | None, duplicates: Duplicates
 ) -> tuple[Annotations, tuple[str, str]]:
-    """The same of an export."""
     from dissensus.importers import load_export
 
-    imported = load_export(source, **asked)
+    imported = load_export(source, format=format, **asdict(options))
     labels = Annotations.from_arrays(
         *(imported.labels.column(name) for name in ("item", "annotator", "label")),
         classes=classes,

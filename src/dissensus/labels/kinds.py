@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, bad_choice
-from dissensus.labels.vocabulary import Vocabulary, encode, quoted
+from dissensus.errors import DataError, bad_choice, setting
+from dissensus.labels.rows import canonical_rows
+from dissensus.labels.vocabulary import Vocabulary, encode, is_text, quoted
 from dissensus.numerics import Array
 
 if TYPE_CHECKING:
@@ -49,8 +51,9 @@ _FEW_LABELS = 1_000
 _IN_FRONT = 0.07  # share of the orders that may fit the disagreements better
 _IN_FRONT_OF_FEW = 0.35  # the same where there are few labels to tell by
 
-_NO_ANSWER = frozenset({"na", "n/a", "null", "nan"})  # words that hardly are a class
-_MAYBE_NONE = frozenset({"none", "missing", "unknown", "-", "?", "."})
+_NO_ANSWER = frozenset({"na", "n/a", "null", "nan", "-", "?", "#n/a"})  # words that hardly are a class
+_MAYBE_NONE = frozenset({"none", "missing", "unknown", "."})  # words that are a class in many sets
+_RARE = 0.05  # of all labels
 
 # Ordered scales in English, each from one end to the other.
 SCALES = (
@@ -101,12 +104,12 @@ def refuse_wrong_kind(annotations: Annotations) -> None:
         stranger = next(name for name in classes if not _is_number(name))
         raise DataError(
             f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
-            "correct it, or say label_type='ordinal' or label_type='nominal'"
+            f"correct it, or say {setting('label_type', 'ordinal')} or {setting('label_type', 'nominal')}"
         )
     if kind == "multi" and not all(str(name).startswith(SETS_BEGIN) for name in classes):
         raise DataError(
-            f"label {quoted(classes[0])} is no set of classes; read sets from lists, with separator=, or "
-            "with label_type='multi'"
+            f"label {quoted(classes[0])} is no set of classes; read sets from lists, "
+            f"with {setting('separator')}, or with {setting('label_type', 'multi')}"
         )
     if kind == "pairwise" and not set(map(str, classes)) <= set(WINNERS):
         raise DataError(
@@ -128,24 +131,25 @@ def _is_number(name: object) -> bool:
 def recognised(annotations: Annotations) -> tuple[LabelType, tuple[str, ...]]:
     """The type of labels that nobody named, and what is worth a word about that."""
     P = annotations.n_classes
+    nominal, ordinal, numeric = (setting("label_type", kind) for kind in ("nominal", "ordinal", "numeric"))
     if annotations.class_values is None:
         return "nominal", _offers(annotations)
     if P > MOST_GRADES:
         return "numeric", (
-            f"{P:,} different numbers are read as numeric ratings; say label_type='ordinal' or "
-            "label_type='nominal' if they are classes",
+            f"{P:,} different numbers are read as numeric ratings; say {ordinal} or {nominal} if they are "
+            "classes",
         )
     if P < _FEWEST:
         return "nominal", ()
     few = annotations.n_labels < _FEW_LABELS
     if bears_out(disagreements(annotations), _IN_FRONT_OF_FEW if few else _IN_FRONT):
         return "ordinal", (
-            f"labels are {P} numbers, read as an ordered scale; say label_type='nominal' if they are only "
-            "names, label_type='numeric' if their mean is wanted",
+            f"labels are {P} numbers, read as an ordered scale; say {nominal} if they are only names, "
+            f"{numeric} if their mean is wanted",
         )
     return "nominal", (
-        f"labels are {P} numbers, and disagreements do not follow their order: read as names; say "
-        "label_type='ordinal' if they are a scale",
+        f"labels are {P} numbers, and disagreements do not follow their order: read as names; say {ordinal} "
+        "if they are a scale",
     )
 
 
@@ -178,22 +182,33 @@ def _offers(annotations: Annotations) -> tuple[str, ...]:
     """The order of a known scale, words for no answer, and sets written as texts: offered, not assumed."""
     names = [str(name) for name in annotations.classes]
     order, notes = known_order(names), []
-    # "none" is a class in many sets; where all others are numbers it may mean that there is no label.
+    # Where all others are numbers, or where it is rare, "none" may mean that there is no label.
     others = [name for name in names if name.casefold() not in _NO_ANSWER | _MAYBE_NONE]
-    known = _NO_ANSWER | _MAYBE_NONE if others and all(map(_is_number, others)) else _NO_ANSWER
-    nothing = [name for name in names if name.casefold() in known]
+    numeric = bool(others) and all(map(_is_number, others))
+    rare = annotations.class_counts < _RARE * annotations.n_labels
+    maybe = _NO_ANSWER | _MAYBE_NONE
+    nothing = [
+        name
+        for name, few in zip(names, rare, strict=True)
+        if name.casefold() in (maybe if numeric or few else _NO_ANSWER)
+    ]
     if nothing:
         words = ", ".join(map(quoted, nothing))
         notes.append(
-            f"{words} may mean that there is no label; if so, say missing_words={','.join(nothing)!r}"
+            f"{words} may mean that there is no label; if so, say {setting('missing_words', nothing)}"
         )
     if order is not None:
-        notes.append(f"the labels look like a scale; if they are ordered, say classes={'<'.join(order)!r}")
+        scale = setting("classes", "<".join(order))
+        notes.append(f"the labels look like a scale; if they are ordered, say {scale}")
     for mark in SEPARATORS:
         several = [name for name in names if mark in name]
-        parts = {part.strip() for name in several for part in name.split(mark)}
-        if len(several) > 1 and parts <= set(names):  # the mark cuts labels into other labels
-            notes.append(f"labels such as {quoted(several[0])} may be sets; if so, say separator={mark!r}")
+        parts = [part.strip() for name in several for part in name.split(mark) if part.strip()]
+        n_known, n_parts = len(set(parts) & set(names)), len(set(parts))
+        # the mark cuts labels into other labels, or into parts that come again and again
+        if len(several) > 1 and (2 * n_known > n_parts or len(parts) >= 2 * n_parts):
+            notes.append(
+                f"labels such as {quoted(several[0])} may be sets; if so, say {setting('separator', mark)}"
+            )
     return tuple(notes)
 
 
@@ -219,7 +234,7 @@ def class_values(annotations: Annotations) -> Array:
         stranger = next(name for name in annotations.classes if not _is_number(name))
         raise DataError(
             f"the classes are a scale of numbers, and {quoted(stranger)} is none; "
-            "remove its labels, or say label_type='nominal'"
+            f"remove its labels, or say {setting('label_type', 'nominal')}"
         )
     return np.arange(annotations.n_classes, dtype=np.float64)
 
@@ -272,6 +287,36 @@ def as_sets(annotations: Annotations) -> Annotations:
         class_vocabulary=classes,
         gold=None,
     )
+
+
+def without_case(annotations: Annotations, classes: Sequence[Any] | None = None) -> Annotations:
+    """Merge classes that differ only by case or white space around them, into the most frequent spelling.
+
+    With ``classes`` the spelling is theirs, and so is the order; a label that is none of them is an error.
+    """
+    if not is_text(annotations.class_vocabulary.arrow.type):
+        return annotations
+    sets = annotations.label_type == "multi"
+    parts = [members_of(name) if sets else [name] for name in annotations.classes]
+    often: dict[str, Counter[str]] = {}
+    for members, n in zip(parts, annotations.class_counts, strict=True):
+        for name in members:
+            often.setdefault(_caseless(name), Counter())[name] += int(n)
+    spelled = {key: max(names, key=lambda name: (names[name], name)) for key, names in often.items()}
+    if classes is not None:
+        spelled |= {_caseless(str(name)): str(name) for name in classes}
+    merged = [[spelled[_caseless(name)] for name in members] for members in parts]
+    names = [written(members) if sets else members[0] for members in merged]
+    distinct, vocabulary = encode(pa.array(names, pa.string()), "label", order=None if sets else classes)
+    sizes = annotations.n_items, annotations.n_annotators, len(vocabulary)
+    item, annotator = annotations.item.copy(), annotations.annotator.copy()
+    rows = canonical_rows(item, annotator, distinct[annotations.label], sizes)
+    item, annotator, label = rows
+    return replace(annotations, item=item, annotator=annotator, label=label, class_vocabulary=vocabulary)
+
+
+def _caseless(name: str) -> str:
+    return name.strip().casefold()
 
 
 def set_distances(classes: Vocabulary, level: str) -> Array:

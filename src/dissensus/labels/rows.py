@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, ParameterError, bad_parameter
+from dissensus.errors import DataError, ParameterError, bad_parameter, setting
 from dissensus.labels.vocabulary import (
     Codes,
     Place,
@@ -54,7 +54,7 @@ def resolved_rows(
         names = [quoted(vocabulary[codes[row]]) for codes, vocabulary in (item, annotator)]
         raise DataError(
             f"{place(row)}: item {names[0]} and annotator {names[1]} occur together more than once; remove "
-            "the repeats, or say which count with duplicates= (keep, first or last)"
+            f"the repeats, or say which count with {setting('duplicates')} (keep, first or last)"
         )
     keep = np.append(~repeats, True) if duplicates == "last" else np.append(True, ~repeats)
     kept = np.sort(order[keep])
@@ -252,7 +252,9 @@ def gold_labels(table: pa.Table, place: Place) -> tuple[pa.Array, pa.Array, NDAr
 def column_of(table: pa.Table | None, name: str, what: str) -> NDArray[Any]:
     """A column of a side table as an array, or what to do to have one."""
     if table is None:
-        raise ParameterError(f"no {what} table was given, so there is no column {name!r}; pass {what}s=")
+        raise ParameterError(
+            f"no {what} table was given, so there is no column {name!r}; pass {setting(what + 's')}"
+        )
     if name not in table.column_names:
         known = ", ".join(table.column_names)
         raise ParameterError(f"the {what} table has no column {name!r}; it has {known}")
@@ -301,7 +303,7 @@ def unused_notes(
             raise DataError(
                 f"{place(row)}: gold says {quoted(classes[code])} for item {quoted(items[row].as_py())}"
                 f"{''.join(more)}, a class that no annotator used; if it means {quoted(meant)}, correct the "
-                "gold labels, otherwise list all classes in classes="
+                f"gold labels, otherwise list all classes in {setting('classes')}"
             )
     if not unused:
         return ()

@@ -8,10 +8,9 @@ package registers them here by name when it is imported, and each is loaded when
 from __future__ import annotations
 
 import importlib
-import re
 from typing import TYPE_CHECKING, Any
 
-from dissensus.errors import DataError
+from dissensus.errors import spelled
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
@@ -46,13 +45,11 @@ def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotation
             "give the labels first" if model else "make a frame with the columns item, annotator and label"
         )
         raise DataError(f"labels are a data frame, a path or Annotations, and {kind} came; {first}")
-    try:
+    with spelled(_as_a_call):
         annotations: Annotations = provided("read_annotations")(data, label_type=label_type)
-    except DataError as error:
-        named = re.search(r"\b(item|annotator|label|layout|classes|missing_words)=('[^']*')?", str(error))
-        if named is None:
-            raise
-        call = f"read_annotations(data, {named[1]}={named[2] or '…'}) in place of the data"
-        message = str(error).replace(named[0], call, 1) if named[2] else f"{error}; give {call}"
-        raise DataError(message) from None
     return annotations
+
+
+def _as_a_call(name: str, value: Any) -> str:
+    """A setting as the call that takes it: only ``read_annotations`` has it."""
+    return f"read_annotations(data, {name}={'…' if value is None else repr(value)})"

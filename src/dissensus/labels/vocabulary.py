@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 
 Codes = NDArray[np.int32]
 _LONGEST_SHOWN = 60
@@ -121,7 +121,10 @@ def encode(
         if (rank < 0).any():
             row = int(np.flatnonzero(rank[indices] < 0)[0])
             value = distinct[int(indices[row])].as_py()
-            meant, remedy = one_slip_away(value, vocabulary), "classes=" if what == "label" else f"{what}s="
+            meant, remedy = (
+                one_slip_away(value, vocabulary),
+                setting("classes" if what == "label" else f"{what}s"),
+            )
             hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
             raise DataError(
                 f"{place(row)}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} "

@@ -114,7 +114,7 @@ def write_store(
     if duplicates not in DUPLICATE_POLICIES:
         raise bad_parameter("write_store", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
     order = None if classes is None else list(map(str, classes))
-    blanks = Missing.of("write_store", "skip", missing_words)
+    blanks = Missing.of(missing_words)
     with shown(progress) as tell, within_memory(limit), atomic_directory(path) as folder:
         # Gzipped files are unzipped in the hidden folder that the new store lies in.
         reader = _Reader(list_files(files), (item, annotator, label), format, folder.parent, blanks)

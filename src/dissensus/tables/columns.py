@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from dissensus.errors import DataError, did_you_mean, nearest
+from dissensus.errors import DataError, did_you_mean, nearest, setting
 from dissensus.labels.vocabulary import quoted
 
 # What people call each column, surest names first. Case, white space and hyphens do not matter ("Worker ID"
@@ -30,6 +30,7 @@ _NAMES = {
         "label",
         "response answer annotation class category choice judgement judgment rating vote grade score verdict "
         "decision preference labels value",
+        "annotations answers ratings responses judgments votes scores",
     ),
     "gold": (
         "gold gold_label truth ground_truth true_label reference correct",
@@ -42,10 +43,17 @@ _FIXED_BY = {"item": "item", "annotator": "annotator", "label": "label", "text":
 _SHOWN = ("question", "unit", "sample", "object", "category", "prompt")
 _OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": "label"}
 
-# Columns that describe an item in a table of one row per item.
-ITEM_SIDE = frozenset({"text", "sentence", "content", "message", "comment", "tweet", "title", "split", "url"})
+# What people call the text of an item, surest names first, and other columns that describe an item.
+TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
+ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url"})
 
-_ONE_ROW_AN_ITEM = ", or layout='wide' where each annotator has a column, 'counts' where each class has"
+# What people call remarks of annotators, and times.
+_REMARKS = {
+    "comments", "note", "notes", "remark", "remarks", "feedback", "explanation", "reason", "reasons",
+    "rationale", "justification", "time", "date", "timestamp", "datetime", "duration", "seconds", "created",
+    "updated", "started", "submitted", "completed", "lead_time", *TEXT_NAMES,
+}  # fmt: skip
+
 _MOST_SHOWN = 12
 _MOST_COMPARED = 200  # names that are looked at for one that was meant
 _LONGEST_SHOWN = 40
@@ -80,7 +88,7 @@ def find_column(
         if found:
             raise DataError(
                 f"{where}: {' and '.join(map(quoted, found))} could each be the {role} column; "
-                f"choose one with {_OPTIONS[role]}="
+                f"choose one with {setting(_OPTIONS[role])}"
             )
     raise _not_found(free, columns, role, where, [other for other in later if not has_column(free, other)])
 
@@ -116,7 +124,7 @@ def guess_words(taken: Mapping[str, str], given: Collection[str]) -> str:
     if not guessed:
         return ""
     words = ", ".join(f"{role} from {quoted(name)}" for role, name in taken.items())
-    options = ", ".join(f"{_FIXED_BY[role]}=" for role in taken)
+    options = ", ".join(setting(_FIXED_BY[role]) for role in taken)
     return f"read {words}; where that is wrong, name the column with {options}"
 
 
@@ -125,11 +133,11 @@ def refuse_several_missing(columns: Sequence[str], given: Any, where: str) -> No
     roles = [role for role in ("item", "annotator", "label") if getattr(given, role) is None]
     missing = [role for role in roles if not has_column(columns, role)]
     if len(missing) > 1:
-        options = ", ".join(f"{role}=" for role in missing)
+        options = ", ".join(map(setting, missing))
         no_table = "; if it is no table, give one with a row for each label" if len(missing) == 3 else ""
         raise DataError(
             f"{where}: no {', no '.join(missing[:-1])} and no {missing[-1]} column found; "
-            f"say which they are with {options}{_ONE_ROW_AN_ITEM}; it has {listed(columns)}{no_table}"
+            f"say which they are with {options}{_one_row_an_item()}; it has {listed(columns)}{no_table}"
         )
 
 
@@ -184,16 +192,25 @@ def _not_found(
     unknown = [name for name in free if not any(has_column([name], other) for other in others)]
     some = unknown[:_MOST_COMPARED]
     near = next((name for name in some if nearest(_full(name), _known(role), 0.75)), None)
-    example = near if near is not None else next(iter(unknown), "NAME")
-    option = _OPTIONS[role]
     hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
     long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
-    options = ", ".join(f"{_OPTIONS[other]}=" for other in missing)
+    options = ", ".join(setting(_OPTIONS[other]) for other in missing)
     also = f"; nor is there a column of {' or '.join(f'{other}s' for other in missing)} ({options})"
     return DataError(
-        f"{where}: no {role} column found; {hint}ay which it is with {option}={quoted(example)}"
-        f"{'' if long else _ONE_ROW_AN_ITEM}{also if missing else ''}; it has {listed(columns)}"
+        f"{where}: no {role} column found; {hint}ay which it is with {setting(_OPTIONS[role], near)}"
+        f"{'' if long else _one_row_an_item()}{also if missing else ''}; it has {listed(columns)}"
     )
+
+
+def _one_row_an_item() -> str:
+    wide, counts = setting("layout", "wide"), setting("layout", "counts")
+    return f", or {wide} where each annotator has a column, {counts} where each class has"
+
+
+def is_remark(name: str) -> bool:
+    """Whether a column's name says that it holds texts, remarks or times: Notes, created_at, lead-time."""
+    plain = re.sub(r"[^a-z]+", "_", name.casefold()).strip("_")
+    return plain in _REMARKS or plain.removesuffix("_at") in _REMARKS
 
 
 @cache

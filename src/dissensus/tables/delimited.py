@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,20 @@ class DelimitedTable(FileTable):
         """Columns as strings, by default all that have a name."""
         return self._read(
             [name for name in self.columns if name.strip()] if columns is None else list(columns)
+        )
+
+    def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """The first rows, without reading the others."""
+        rows = [fields for _, fields in islice(self._records(), n)]
+        if any(len(fields) != len(self.columns) for fields in rows) or not rows:
+            return self.typed(columns).slice(0, n)  # which says what is wrong
+        named = [
+            (place, name)
+            for place, name in enumerate(self.columns)
+            if name.strip() and name in (columns or self.columns)
+        ]
+        return pa.table(
+            {name: pa.array([fields[place] for fields in rows], pa.string()) for place, name in named}
         )
 
     def place(self, row: int) -> str:

@@ -25,6 +25,7 @@ _BATCH = 1 << 16  # records of a careful piece
 _BLOCK = 1 << 24  # bytes of lines that Arrow reads at a time
 _ARROW_BLOCK = 1 << 21  # bytes of a thread's share of them
 _MINUS_ZERO = re.compile(rb":[ \t]*-0[ \t]*[,}\r\n]")  # a whole number that no int is
+_PROBED = 100  # cells that tell whether a column holds lists
 _SAMPLE = 1000  # records whose keys are taken for the columns
 _SPACE = re.compile(r"[ \t\r\n]*")
 _PIECE = 1 << 20  # characters read at a time
@@ -257,6 +258,20 @@ class JsonTable(FileTable):
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns of strings, by default all keys of all records; lists and objects stay JSON."""
         return self._whole if columns is None else self._whole.select(list(columns))
+
+    def holds_lists(self, column: str) -> bool:
+        """Whether the first cells are lists, or texts that are written as such."""
+        cells = self._whole.column(column).slice(0, _PROBED).to_pylist()
+        return any(cells) and all(cell.startswith("[") for cell in cells if cell)
+
+    def lists(self, column: str) -> pa.Array:
+        """A column of lists, what is in them as strings."""
+        found: list[list[str | None] | None] = []
+        for row, cell in enumerate(self._whole.column(column).to_pylist()):
+            if cell is not None and not cell.startswith("["):
+                raise DataError(f"{self.place(row)}: {quoted(column)} is no list, as others are; correct it")
+            found.append(None if cell is None else [_text(part) for part in EXACT.decode(cell)])
+        return pa.array(found, pa.list_(pa.string()))
 
     def place(self, row: int) -> str:
         """File and line, found by counting."""

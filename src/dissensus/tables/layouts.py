@@ -7,8 +7,9 @@ wide
 counts
     one row per item, one column per class; nobody knows who gave which label
 
-In the last two, columns that describe the item (text, split, …) go into the item table. Side tables (items,
-annotators, gold) and the times of labels come from files of their own.
+Columns that describe the item (text, split, …) go into the item table; in a long table they are those that
+are the same in all rows of an item. A row may also hold an item's parallel lists of annotators and labels.
+Side tables (items, annotators, gold) and the times of labels come from files of their own.
 """
 
 from __future__ import annotations
@@ -26,35 +27,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, check_label_type, recognised
 from dissensus.labels.rows import Duplicates, counted
 from dissensus.labels.vocabulary import (
+    Codes,
     Place,
     Vocabulary,
     as_values,
     blank_ids,
+    column,
     encode,
     is_text,
     lookalikes,
     marks,
+    numbers,
     places,
     quoted,
     to_arrow,
 )
 from dissensus.tables.columns import (
     ITEM_SIDE,
+    TEXT_NAMES,
     find_column,
     has_column,
     is_id,
+    is_remark,
     listed,
     only_column_left,
     other_item_columns,
     refuse_one_for_two,
     refuse_several_missing,
 )
-from dissensus.tables.tables import Table, open_table
+from dissensus.tables.delimited import DelimitedTable
+from dissensus.tables.tables import Table, open_table, unfold
 
 Layout = Literal["long", "wide", "counts"]
 LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
@@ -63,6 +70,7 @@ _ANNOTATOR_NAME = re.compile(r"(ann|annotator|worker|rater|coder|judge|user|a|r)
 _MOST_CLASSES = 50
 _LONG = 20  # characters of a text, on average
 _MOSTLY = 0.9  # of a column's texts are different
+_MOST_PARSED = 1 << 26  # bytes of a delimited file in which columns are looked at that no name tells
 
 
 @dataclass(frozen=True)
@@ -106,12 +114,13 @@ def guess_layout(table: Table, columns: Columns) -> Layout:
     plain = columns.annotator or columns.label or has_column(names, "annotator") or has_column(names, "label")
     if plain or len(names) < 3:
         return "long"
-    return "wide" if is_wide(_first_rows(table)) else "long"
+    return "wide" if is_wide(first_rows(table)) else "long"
 
 
-def _first_rows(table: Table) -> list[dict[str, str]]:
-    sample = table.typed().slice(0, _SAMPLE).to_pylist()
-    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in sample]
+def first_rows(table: Table) -> list[dict[str, str]]:
+    """The first rows as texts, for a look at what they hold."""
+    rows = table.head(_SAMPLE).to_pylist()
+    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
 
 
 def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
@@ -125,8 +134,7 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     ids = {row[columns[0]] for row in first}
     if not has_column(columns[:1], "item") and ("" in ids or not len(ids) == len(first) > 1):
         return False  # neither the name says so, nor has each of several rows a value of its own
-    texts = text_columns(first, columns[1:])
-    annotators = [name for name in columns[1:] if name.lower() not in ITEM_SIDE and name not in texts]
+    annotators = unnamed_columns(first, columns[1:])
     if len(annotators) < 2:
         return False
     values = [{row[name] for row in first if row[name].strip()} for name in annotators]
@@ -139,8 +147,15 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     return named or (shared and not any(map(_is_number, distinct)))
 
 
+def unnamed_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
+    """The columns that neither their names nor their values say to be texts, remarks or times."""
+    named = [name for name in names if name.strip().casefold() not in ITEM_SIDE and not is_remark(name)]
+    texts = text_columns(first, named)
+    return [name for name in named if name not in texts]
+
+
 def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:
-    """The columns that hold texts: few blanks, and long values, mostly different, that no other column has.
+    """The columns that hold texts: long values, mostly different, that no other column has.
 
     Not all of them are: then the long values are labels.
     """
@@ -149,10 +164,7 @@ def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> se
     texts = {
         name
         for name, own in values.items()
-        if 2 * len(own) > len(first)
-        and sum(map(len, own)) >= _LONG * len(own)
-        and len(set(own)) >= _MOSTLY * len(own)
-        and all(n_columns[value] == 1 for value in own)
+        if _are_texts(own) and all(n_columns[value] == 1 for value in own)
     }
     return texts if len(texts) < len(names) else set()
 
@@ -170,24 +182,21 @@ def _is_number(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Missing:
-    """What becomes of rows without a label, and the words that mean that there is none."""
+    """The words that mean, as a blank does, that there is no label."""
 
-    skip: bool = True
     words: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, owner: str, missing: str, words: Sequence[str] | str) -> Missing:
-        """As a reader is told; words in one string stand between commas."""
-        if missing not in ("skip", "error"):
-            raise bad_parameter(owner, "missing", "'skip' or 'error'", missing)
+    def of(cls, words: Sequence[str] | str) -> Missing:
+        """Words as a reader is given them; in one string they stand between commas."""
         listed = words.split(",") if isinstance(words, str) else words
-        return cls(missing == "skip", tuple(word.strip() for word in listed if word.strip()))
+        return cls(tuple(word.strip() for word in listed if word.strip()))
 
     def among(self, labels: pa.Array) -> NDArray[np.bool_]:
         """Which labels are none."""
         none = _blank(labels)
         if self.words and is_text(labels.type):
-            none = none | np.isin(as_values(labels), self.words)
+            none = none | np.isin(as_values(pc.utf8_trim_whitespace(labels)), self.words)
         return none
 
     def notes(self, n_rows: int) -> tuple[str, ...]:
@@ -199,6 +208,17 @@ class Missing:
 KEEP_BLANKS = Missing()
 
 
+def long_columns(table: Table, columns: Columns) -> tuple[str, str, str]:
+    """The columns of items, annotators and labels in a table of one row per label."""
+    item, names = item_column(table, columns, "long"), table.columns
+    later = ["label"] if columns.label is None else []
+    who, what = one_column(columns.annotator), one_column(columns.label)
+    annotator = find_column(names, "annotator", who, table.name, taken=[item], later=later)
+    label = find_column(names, "label", what, table.name, taken=[item, annotator])
+    refuse_one_for_two([item, annotator, label], names, table.name)
+    return item, annotator, label
+
+
 def read_long(
     table: Table,
     columns: Columns,
@@ -206,20 +226,8 @@ def read_long(
     duplicates: Duplicates,
     missing: Missing = KEEP_BLANKS,
 ) -> Annotations:
-    """One row per label; rows whose label is missing are skipped, and counted, unless they are an error."""
-    item = item_column(table, columns, "long")
-    annotator = find_column(
-        table.columns,
-        "annotator",
-        one_column(columns.annotator),
-        table.name,
-        taken=[item],
-        later=["label"] if columns.label is None else [],
-    )
-    label = find_column(
-        table.columns, "label", one_column(columns.label), table.name, taken=[item, annotator]
-    )
-    refuse_one_for_two([item, annotator, label], table.columns, table.name)
+    """One row per label; rows whose label is missing are skipped, and counted."""
+    item, annotator, label = long_columns(table, columns)
     if columns.item is None:
         _ask_where_ids_count_rows(table, item)
     order = table.order(label)
@@ -233,7 +241,107 @@ def read_long(
         label_type="nominal" if order is None else "ordinal",
         notes=notes,
     )
-    return replace(annotations, columns_read={"item": item, "annotator": annotator, "label": label})
+    annotations = replace(annotations, columns_read={"item": item, "annotator": annotator, "label": label})
+    return with_constant_columns(annotations, table, columns.text, ids[0], rows)
+
+
+def unfolded(table: Table, columns: Columns) -> Table:
+    """A table with one row per label, where its rows hold parallel lists of annotators and labels."""
+    if isinstance(columns.annotator, list | tuple) or isinstance(columns.label, list | tuple):
+        return table
+    given = columns.annotator if isinstance(columns.annotator, str) else None
+    named = [
+        name for name in table.columns if name == given or (not given and has_column([name], "annotator"))
+    ]
+    if not any(map(table.holds_lists, named)):
+        return table
+    item, annotator, label = long_columns(table, columns)
+    beside = [name for name in table.columns if name not in (item, annotator, label) and name.strip()]
+    sides = {item: table.typed([item]).column(item)} | _readable(table, beside, [])
+    return unfold(table, annotator, label, sides)
+
+
+def with_constant_columns(
+    labels: Annotations, table: Table, text: str | None, item: Any, rows: NDArray[np.intp] | None
+) -> Annotations:
+    """Labels with an item table of the columns that are the same in all rows of an item.
+
+    The column of texts (the one named, else one with a usual name or with long values) is called ``text``.
+    Of a large file only columns that are named, or have a usual name, are looked at. ``item`` are the
+    item ids of the rows that have a label, ``rows`` their places in the table.
+    """
+    names, notes = table.columns, list[str]()
+    text = None if text is None else find_column(names, "text", text, table.name)
+    beside = [name for name in names if name not in labels.columns_read.values() and name.strip()]
+    if isinstance(table, DelimitedTable) and len(table.source.raw) > _MOST_PARSED:
+        beside = [name for name in beside if name == text or _text_rank(name) < len(TEXT_NAMES)]
+    if not beside:
+        return labels
+    codes, sides = labels.item_vocabulary.codes(item), dict[str, pa.Array]()
+    for name, side in _readable(table, beside, notes).items():
+        first, n_differ = _first_in_item(
+            codes, side if rows is None else side.take(places(rows)), labels.n_items
+        )
+        if name == text and n_differ:
+            notes.append(
+                f"{quoted(name)} differs within {n_differ:,} of {labels.n_items:,} items, and the first text "
+                f"of each is taken; name another column with {setting('text_column')} if that is wrong"
+            )
+        if first is not None and (name == text or not n_differ):
+            sides[name] = first
+    likely = [name for name in sides if _text_rank(name) < len(TEXT_NAMES)]
+    long = [
+        name for name, side in sides.items() if is_text(side.type) and _are_texts(side[:_SAMPLE].to_pylist())
+    ]
+    shown = text or min(likely, key=_text_rank, default=None) or next(iter(long), None)
+    if labels.n_items == len(codes):  # no item has two rows: nothing else tells what describes items
+        sides = {name: side for name, side in sides.items() if name == shown}
+    read = dict(labels.columns_read) | ({"text": shown} if shown else {})
+    labels = replace(labels, notes=(*labels.notes, *notes), columns_read=read)
+    if not sides:
+        return labels
+    if "text" not in sides:
+        sides = {"text" if name == shown else name: side for name, side in sides.items()}
+    key = "item" if "item" not in sides else read["item"]
+    return replace(labels, item_table=pa.table({key: labels.item_vocabulary.arrow, **sides}))
+
+
+def _text_rank(name: str) -> int:
+    plain = name.strip().casefold()
+    return TEXT_NAMES.index(plain) if plain in TEXT_NAMES else len(TEXT_NAMES)
+
+
+def _are_texts(values: Sequence[str | None]) -> bool:
+    """Whether values are long and mostly different."""
+    own = [value for value in values if value and value.strip()]
+    return len(own) > 1 and sum(map(len, own)) >= _LONG * len(own) and len(set(own)) >= _MOSTLY * len(own)
+
+
+def _readable(table: Table, names: Sequence[str], notes: list[str]) -> dict[str, pa.Array]:
+    """Columns in their own types; one that cannot be read, or holds lists, is left out."""
+    try:
+        sides = table.typed(names)
+    except DataError as error:
+        if len(names) > 1:
+            return {name: side for one in names for name, side in _readable(table, [one], notes).items()}
+        if _text_rank(names[0]) < len(TEXT_NAMES):
+            notes.append(f"the column {quoted(names[0])} is left out: {error}")
+        return {}
+    plain = [name for name in names if not pa.types.is_nested(sides.column(name).type)]
+    return {name: sides.column(name).combine_chunks() for name in plain}
+
+
+def _first_in_item(codes: Codes, side: pa.Array, n_items: int) -> tuple[pa.Array | None, int]:
+    """Each item's first value that is not blank, and how many items have several different ones."""
+    side = to_arrow(side, "text") if is_text(side.type) else side
+    filled = np.flatnonzero(~_blank(side))
+    if not len(filled):
+        return None, 0
+    first = np.full(n_items, -1)
+    first[codes[filled[::-1]]] = filled[::-1]
+    value = numbers(pc.fill_null(side.dictionary_encode().indices, -1))
+    differs = value[filled] != value[first[codes[filled]]]
+    return side.take(column(np.maximum(first, 0), first >= 0)), len(np.unique(codes[filled][differs]))
 
 
 def _with_labels(
@@ -241,8 +349,6 @@ def _with_labels(
 ) -> tuple[list[Any], NDArray[np.intp] | None, tuple[str, ...]]:
     """The three columns without the rows that have no label; which rows are left (None: all); notes."""
     ids: list[Any] = list(table.ids(columns))
-    if not missing.skip:
-        return ids, None, ()
     labels = to_arrow(ids[2], "label")
     none = missing.among(labels)
     if not none.any():
@@ -265,7 +371,7 @@ def _ask_where_ids_count_rows(table: Table, item: str) -> None:
     if n_ids == n_rows > 1 and repeated:
         raise DataError(
             f"{table.name}: {quoted(item)} is another in every row and {quoted(repeated[0])} is not; "
-            "choose the column that tells items apart with item="
+            f"choose the column that tells items apart with {setting('item')}"
         )
 
 
@@ -273,7 +379,9 @@ def one_column(name: str | Sequence[str] | None) -> str | None:
     """The name of a role's only column."""
     if name is None or isinstance(name, str):
         return name
-    raise DataError(f"a long table has one column for each role, got {list(name)}; name one, or say layout=")
+    raise DataError(
+        f"a long table has one column for each role, got {list(name)}; name one, or say {setting('layout')}"
+    )
 
 
 # ---- wide ---------------------------------------------------------------------------------------------
@@ -318,12 +426,11 @@ def read_wide(
 
 def _item_side(table: Table, item: str, values: Sequence[str], text: str | None) -> pa.Table:
     """The item column and those beside the values, so that none is lost; a named text is called so."""
-    taken = {item, *values}
-    beside = [name for name in table.columns if name not in taken and name.strip()]
-    sides = table.typed(beside)
-    if text in beside and "text" not in beside:
-        sides = sides.rename_columns(["text" if name == text else name for name in beside])
-    return sides.add_column(0, "item" if "item" not in beside else item, table.ids([item])[0])
+    beside = [name for name in table.columns if name not in (item, *values) and name.strip()]
+    sides = dict(zip(beside, table.typed(beside).columns, strict=True)) if beside else {}
+    if "text" not in beside:
+        sides = {"text" if name == text else name: side for name, side in sides.items()}
+    return pa.table({"item" if "item" not in beside else item: table.ids([item])[0], **sides})
 
 
 def _value_columns(
@@ -339,9 +446,7 @@ def _value_columns(
         wanted = [given] if isinstance(given, str) else list(given)
         return text, [find_column(table.columns, what, name, table.name) for name in wanted]
     beside = [name for name in table.columns if name not in (item, text) and name.strip()]
-    named = [name for name in beside if name.strip().casefold() not in ITEM_SIDE]
-    texts = text_columns(_first_rows(table), named)
-    found = [name for name in named if name not in texts]
+    found = unnamed_columns(first_rows(table), beside)
     if not found:
         raise DataError(
             f"{table.name}: there is no {what} column beside {quoted(item)}; give one column a {what}"
@@ -407,7 +512,7 @@ def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any
         if name not in declared:
             raise DataError(
                 f"{table.name}: column {quoted(name)} is not in the label set; "
-                "add it with classes= or name the class columns with label="
+                f"add it with {setting('classes')} or name the class columns with {setting('label')}"
             )
     for name in declared:
         if name not in names:
@@ -511,10 +616,10 @@ def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
     if not groups:
         return []
     n, such = sum(map(len, groups)), " and ".join(map(quoted, groups[0][:2]))
-    find = " (classes= with the right spellings names the first row that differs)" if what == "label" else ""
+    remedy = f"say {setting('ignore_case', True)}" if what == "label" else "correct the data"
     return [
         f"{n:,} {what}s differ from another only by white space or case (such as {such}) and count as "
-        f"different {what}s; if they mean the same, correct the data{find}"
+        f"different {what}s; if they mean the same, {remedy}"
     ]
 
 
@@ -522,7 +627,13 @@ def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
 
 
 def with_side_tables(
-    labels: Annotations, items: Any, annotators: Any, gold: Any, names: tuple[str, str], new_classes: bool
+    labels: Annotations,
+    items: Any,
+    annotators: Any,
+    gold: Any,
+    names: tuple[str, str],
+    new_classes: bool,
+    ignore_case: bool = False,
 ) -> Annotations:
     """The labels with tables read from paths or frames; ``names``: what the source calls its id columns."""
     tables: dict[str, pa.Table] = {}
@@ -533,6 +644,12 @@ def with_side_tables(
         tables["annotators"], places["annotators"] = _side_table(annotators, "annotator", names[1])
     if gold is not None:
         tables["gold"], places["gold"] = _gold_table(gold, names[0])
+        if ignore_case:
+            known = {str(name).strip().casefold(): name for name in labels.classes}
+            told = [
+                known.get(str(name).strip().casefold(), name) for name in tables["gold"]["label"].to_pylist()
+            ]
+            tables["gold"] = tables["gold"].set_column(1, "label", [told])
     return labels.with_tables(**tables, new_classes=new_classes, places=places)
 
 

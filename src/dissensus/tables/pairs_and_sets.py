@@ -7,6 +7,8 @@ has a column of questions); the item table has the two things in the columns ``l
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,14 +18,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS, LabelType, members_of, written
 from dissensus.labels.rows import Duplicates
-from dissensus.labels.vocabulary import as_values, blank_error, places, quoted, to_arrow
+from dissensus.labels.vocabulary import as_values, is_text, places, quoted, to_arrow
 from dissensus.tables.columns import find_column, has_column, listed
-from dissensus.tables.json_lines import JsonTable
-from dissensus.tables.layouts import KEEP_BLANKS, Columns, Layout, Missing, item_column, one_column
+from dissensus.tables.layouts import (
+    KEEP_BLANKS,
+    Columns,
+    Layout,
+    Missing,
+    first_rows,
+    item_column,
+    long_columns,
+    one_column,
+    unnamed_columns,
+    with_constant_columns,
+)
 from dissensus.tables.tables import Table
 
 # What people call the two sides, and the answer; "a" and "b", 1 and 2 follow the same word.
@@ -42,6 +54,8 @@ _CHOSEN = (("chosen", "rejected"), ("winner", "loser"), ("better", "worse"), ("p
 _LEFT = frozenset({"left", "a", "1", "first", "model_a", "option_a", "response_a", "candidate_a", "a1"})
 _RIGHT = frozenset({"right", "b", "2", "second", "model_b", "option_b", "response_b", "candidate_b", "a2"})
 _TIE = re.compile(r"(tie|ties|draw|drawn|equal|same|both|neither|none|no preference)\b.*|tie.*|0|=")
+_TICKED = frozenset({"1", "true", "1.0"})
+_TICKS = _TICKED | {"0", "false", "0.0"}
 _COMMON = frozenset({"a", "b", "first", "second"})  # columns that may be called so for other reasons
 NOBODY = "everybody"
 
@@ -56,6 +70,69 @@ def kind_of_rows(
     if separator is not None or (label_type in (None, "multi") and holds_lists(table, columns)):
         return "multi"
     return None
+
+
+def tag_columns(table: Table, columns: Columns) -> list[str]:
+    """The columns of a table that has one of 0 and 1 for each tag, beside items and annotators.
+
+    They are the ones named as labels, or two or more where no column is called a label and all that are not
+    texts or remarks hold nothing else.
+    """
+    names, given = table.columns, columns.label
+    who = columns.annotator if isinstance(columns.annotator, str) else None
+    if isinstance(columns.annotator, list | tuple) or (who is None and not has_column(names, "annotator")):
+        return []
+    if isinstance(given, list | tuple):
+        return [find_column(names, "label", name, table.name) for name in given]
+    if given is not None or has_column(names, "label") or not (columns.item or has_column(names, "item")):
+        return []
+    first = first_rows(table)
+    roles = [name for name in names if has_column([name], "item") or has_column([name], "annotator")]
+    beside = [name for name in names if name.strip() and name not in (*roles, columns.item, who)]
+    tags = unnamed_columns(first, beside)
+    values = {row[name].strip().casefold() for row in first for name in tags}
+    return tags if len(tags) > 1 and values <= {*_TICKS, ""} and values & _TICKED else []
+
+
+def read_tags(
+    table: Table, columns: Columns, tags: Sequence[str], duplicates: Duplicates
+) -> tuple[Annotations, tuple[str, str]]:
+    """One row per answer and one column of 0 and 1 per tag: the answer is the set of tags that are 1."""
+    item = item_column(table, replace(columns, label=list(tags)), "wide")
+    who = one_column(columns.annotator)
+    annotator = find_column(table.columns, "annotator", who, table.name, taken=[item, *tags])
+    ids = [to_arrow(column, "id") for column in table.ids([item, annotator])]
+    cells = [to_arrow(column, "label").cast(pa.string()) for column in table.ids(tags)]
+    words = np.array([[(cell or "").strip().casefold() for cell in column.to_pylist()] for column in cells])
+    odd = np.argwhere(~np.isin(words, [*_TICKS, ""]).T)
+    if len(odd):
+        row, tag = odd[0]
+        raise DataError(
+            f"{table.place(int(row))}: {quoted(tags[tag])} is {quoted(words[tag, row])}; a column per "
+            "tag holds 0 or 1"
+        )
+    rows = np.flatnonzero((words != "").any(axis=0))
+    if not len(rows):
+        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
+    sets, which = np.unique(np.isin(words[:, rows], list(_TICKED)).T, axis=0, return_inverse=True)
+    texts = [written(str(tag) for tag, ticked in zip(tags, row, strict=True) if ticked) for row in sets]
+    labels = Annotations.from_arrays(
+        ids[0].take(places(rows)),
+        ids[1].take(places(rows)),
+        pa.array(texts, pa.string()).take(places(which.ravel())),
+        duplicates=duplicates,
+        frame_kind=table.frame_kind,
+        place=lambda row: table.place(int(rows[row])),
+        label_type="multi",
+        notes=(
+            f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)}); "
+            f"name others with {setting('label')} if that is wrong",
+            *Missing().notes(words.shape[1] - len(rows)),
+        ),
+    )
+    labels = replace(labels, columns_read={"item": item, "annotator": annotator, "label": listed(tags)})
+    item_ids = ids[0].take(places(rows))
+    return with_constant_columns(labels, table, columns.text, item_ids, rows), (item, annotator)
 
 
 def looks_pairwise(names: Sequence[str]) -> bool:
@@ -126,8 +203,6 @@ def read_pairs(
 def _answered(table: Table, winner: Any, missing: Missing) -> NDArray[np.intp]:
     """The rows that say who won."""
     none = missing.among(to_arrow(winner, "label"))
-    if none.any() and not missing.skip:
-        raise blank_error(int(none.argmax()), "label", table.place)
     if none.all():
         raise DataError(f"{table.name}: every winner is blank; there is nothing to read")
     return np.flatnonzero(~none)
@@ -212,20 +287,32 @@ def label_column(table: Table, columns: Columns) -> str | None:
 
 
 def holds_lists(table: Table, columns: Columns) -> bool:
-    """Whether the labels of a table are lists, by the column's type or as JSON has them."""
+    """Whether the labels of a table are lists, or texts that are all written as lists."""
     try:
         label = label_column(table, columns)
     except DataError:
         return False
     if label is None or label not in table.columns:
         return False
-    column = table.typed([label]).column(label)
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+    if table.holds_lists(label):
         return True
-    if not isinstance(table, JsonTable):
-        return False
-    first = [value for value in column.slice(0, _LOOKED_AT).to_pylist() if value]
-    return bool(first) and all(str(value).startswith("[") for value in first)
+    first = table.head(_LOOKED_AT, [label]).column(label)
+    filled = [cell for cell in first.to_pylist() if cell and cell.strip()] if is_text(first.type) else []
+    return bool(filled) and all(_listed(cell) is not None for cell in filled)
+
+
+def _listed(text: str) -> list[Any] | None:
+    """The parts of a text written as a list in JSON or Python; None where it is none."""
+    if not text.strip().startswith("[") or not text.strip().endswith("]"):
+        return None
+    try:
+        found = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+    return found if isinstance(found, list) else None
 
 
 def read_sets(
@@ -235,20 +322,14 @@ def read_sets(
     separator: str | None,
     missing: Missing = KEEP_BLANKS,
 ) -> tuple[Annotations, tuple[str, str]]:
-    """One row per answer, its label a list, a JSON list or a text with a separator; blanks are skipped."""
-    item = item_column(table, columns, "long")
-    names, who, what = table.columns, one_column(columns.annotator), one_column(columns.label)
-    annotator = find_column(names, "annotator", who, table.name, taken=[item])
-    label = find_column(names, "label", what, table.name, taken=[item, annotator])
+    """One row per answer, its label a list, a text written as one or with a separator; blanks are skipped."""
+    item, annotator, label = long_columns(table, columns)
     values = table.typed([label]).column(label).to_pylist()
     texts = [None if value in missing.words else _text(value, separator) for value in values]
     rows = np.array([row for row, text in enumerate(texts) if text is not None], np.int64)
     if not len(rows):
         raise DataError(f"{table.name}: every label is blank; there is nothing to read")
-    if len(rows) < len(values) and not missing.skip:
-        raise blank_error(texts.index(None), "label", table.place)
     kept = [to_arrow(column, "id").take(places(rows)) for column in table.ids([item, annotator])]
-    notes = ("answers are read as sets of classes", *missing.notes(len(values) - len(rows)))
     labels = Annotations.from_arrays(
         kept[0],
         kept[1],
@@ -257,10 +338,10 @@ def read_sets(
         frame_kind=table.frame_kind,
         place=lambda row: table.place(int(rows[row])),
         label_type="multi",
-        notes=notes,
+        notes=("answers are read as sets of classes", *missing.notes(len(values) - len(rows))),
     )
-    columns_read = {"item": item, "annotator": annotator, "label": label}
-    return replace(labels, columns_read=columns_read), (item, annotator)
+    labels = replace(labels, columns_read={"item": item, "annotator": annotator, "label": label})
+    return with_constant_columns(labels, table, columns.text, kept[0], rows), (item, annotator)
 
 
 def _text(value: Any, separator: str | None) -> str | None:
@@ -269,6 +350,7 @@ def _text(value: Any, separator: str | None) -> str | None:
         return None
     if isinstance(value, str) and separator is not None:
         return written(part.strip() for part in value.split(separator) if part.strip())
-    if isinstance(value, str):
-        return written(members_of(value) if value.lstrip().startswith("[") else [value])
-    return written(str(part) for part in value)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        parts = _listed(value)
+        return written(members_of(value) if parts is None else map(str, parts))
+    return written([value] if isinstance(value, str) else map(str, value))

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, TextIO, cast
 
 import pyarrow as pa
 
-from dissensus.errors import DataError, bad_parameter, nearest, system_words
+from dissensus.errors import DataError, bad_parameter, nearest, setting, system_words
 from dissensus.params import physical_memory, size_words
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -145,7 +145,9 @@ def _recoded(source: Source, encoding: str) -> bytes:
         ) from None
     except UnicodeDecodeError as error:
         line = source.raw[: error.start].count(b"\n") + 1
-        raise DataError(f"{source.name} line {line}: is not {encoding}; name another encoding=") from None
+        raise DataError(
+            f"{source.name} line {line}: is not {encoding}; name another {setting('encoding')}"
+        ) from None
 
 
 def first_bytes(path: Path) -> Source:
@@ -167,7 +169,7 @@ def encoding_error(source: Source) -> DataError | None:
         byte = source.raw[error.start]
         return DataError(
             f"{source.name} line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8 or, if it "
-            "has the labels, name its encoding="
+            f"has the labels, name its {setting('encoding')}"
         )
     return None
 
@@ -224,7 +226,7 @@ def _refuse_bomb(name: str, size: int) -> None:
     if size > most:
         raise DataError(
             f"{name}: unzips to more than {size_words(most)}, {_MOST_TIMES} times the memory there is for it;"
-            " unzip it yourself, or allow more with memory="
+            f" unzip it yourself, or allow more with {setting('memory')}"
         )
 
 

@@ -7,16 +7,19 @@ annotations in every format.
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dissensus.errors import DataError, bad_choice, require
 from dissensus.labels.sources import provided
-from dissensus.labels.vocabulary import quoted
+from dissensus.labels.vocabulary import marks, quoted
 from dissensus.tables.columns import refuse_doubled
 from dissensus.tables.source import PARQUET_MAGIC, Source, open_source
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 # Named columns, read when asked for, and where each row stands; a table in a file may be larger than memory.
 StreamedTable: TypeAlias = "ParquetTable | DelimitedTable | JsonTable"
-Table: TypeAlias = "StreamedTable | FrameTable"
+Table: TypeAlias = "StreamedTable | FrameTable | ArrowTable"
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
@@ -123,9 +126,29 @@ class FileTable:
         """The column's name."""
         return column
 
+    def as_ids(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """A column in its own type as ids."""
+        return column
+
+    def holds_lists(self, column: str) -> bool:
+        """Whether a column's cells are lists."""
+        return False
+
+    def lists(self, column: str) -> pa.Array:
+        """A column of lists."""
+        return self.typed([column]).column(column).combine_chunks()
+
     def order(self, column: str) -> None:
         """Files declare no order."""
         return
+
+    def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """The first rows."""
+        return self.typed(columns).slice(0, n)
+
+    def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns in their own types, by default all."""
+        raise NotImplementedError
 
     @property
     def at_once(self) -> int:
@@ -156,7 +179,11 @@ class ParquetTable(FileTable):
     def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
         """The columns, as strings."""
         table = self._read(list(columns))
-        return [self._text(table.column(name), name) for name in columns]
+        return [self.as_ids(table.column(name), name) for name in columns]
+
+    def holds_lists(self, column: str) -> bool:
+        """Whether a column is of a list type."""
+        return _is_list(self._file.schema_arrow.field(column).type)
 
     def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
         """The columns, as strings, some rows at a time."""
@@ -165,7 +192,7 @@ class ParquetTable(FileTable):
             for batch in self._file.iter_batches(_BATCH, columns=list(columns)):
                 batch.validate(full=True)
                 rows += len(batch)
-                pieces = [self._text(pa.chunked_array([batch.column(name)]), name) for name in columns]
+                pieces = [self.as_ids(pa.chunked_array([batch.column(name)]), name) for name in columns]
                 yield [piece.combine_chunks() for piece in pieces]
         except _UNREADABLE:
             raise self._damaged() from None
@@ -184,13 +211,14 @@ class ParquetTable(FileTable):
         try:
             table = self._file.read(columns=columns)
             table.validate(full=True)
+            table = with_class_names(table, self.name)
         except _UNREADABLE:
             raise self._damaged() from None
         if not table.num_rows:
             raise self._no_rows()
         return table
 
-    def _text(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    def as_ids(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         """A column as strings, the distinct values turned into text one by one."""
         if pa.types.is_string(column.type):
             return column
@@ -219,6 +247,7 @@ class ParquetTable(FileTable):
 # ---- data frames --------------------------------------------------------------------------------------
 
 _KINDS = ("pandas", "polars", "pyarrow")  # kinds that results can be given back in
+_PROBED = 20  # cells that tell whether a column holds lists
 
 
 class FrameTable:
@@ -245,9 +274,29 @@ class FrameTable:
         """Columns in their own types, by default all."""
         return pa.table({name: self._column(name) for name in (self.columns if columns is None else columns)})
 
+    def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """The first rows."""
+        return self.typed(columns).slice(0, n)
+
     def native(self, column: str) -> Any:
         """The column's own name, which need not be a string."""
         return self._native[column]
+
+    def as_ids(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """A column as ids."""
+        return column
+
+    def holds_lists(self, column: str) -> bool:
+        """Whether a column's cells are lists."""
+        first = self._frame.get_column(self._native[column]).drop_nulls().head(_PROBED)
+        try:
+            return _is_list(first.to_arrow().type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return False
+
+    def lists(self, column: str) -> pa.Array:
+        """A column of lists."""
+        return self._column(column).combine_chunks()
 
     def order(self, column: str) -> Sequence[Any] | None:
         """The categories of an ordered categorical, in their order."""
@@ -307,10 +356,99 @@ def _of_dataset(dataset: Any, name: str) -> pa.Table:
         raise DataError(
             f"{name} has several splits ({splits}); give one of them, or the folder it is saved in"
         )
-    table: pa.Table = dataset.with_format("arrow")[:]
-    for column, kind in dataset.features.items():
-        if hasattr(kind, "int2str"):
-            known = [*kind.names, None]  # the last is what −1 and null stand for
-            names = [known[-1 if number is None else number] for number in table[column].to_pylist()]
-            table = table.set_column(table.column_names.index(column), column, pa.array(names, pa.string()))
+    return with_class_names(dataset.with_format("arrow")[:], name)
+
+
+# ---- Hugging Face's class names, and lists in cells ---------------------------------------------------
+
+
+def with_class_names(table: pa.Table, where: str) -> pa.Table:
+    """Class numbers as the names that Hugging Face's metadata declare for them; −1 stands for none."""
+    try:
+        features = json.loads((table.schema.metadata or {})[b"huggingface"])["info"]["features"]
+        declared = {name: _names_in(features[name]) for name in table.column_names if name in features}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return table
+    for name, known in declared.items():
+        if known:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, _named(table.column(name).combine_chunks(), known, where))
     return table
+
+
+def _names_in(feature: Any) -> list[str] | None:
+    if isinstance(feature, list) and feature:
+        return _names_in(feature[0])
+    if not isinstance(feature, dict):
+        return None
+    if feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list):
+        return [str(name) for name in feature["names"]]
+    return _names_in(feature.get("feature"))
+
+
+def _named(column: pa.Array, names: Sequence[str], where: str) -> pa.Array:
+    if _is_list(column.type):
+        whole = column.cast(pa.list_(column.type.value_type))
+        inner = _named(whole.values, names, where)
+        return pa.ListArray.from_arrays(
+            whole.offsets, inner, mask=whole.is_null() if whole.null_count else None
+        )
+    if not pa.types.is_integer(column.type):
+        return column
+    codes = pc.if_else(pc.equal(column, -1), None, column)
+    least, most = pc.min_max(codes).as_py().values()
+    if least is not None and not 0 <= least <= most < len(names):
+        wrong = least if least < 0 else most
+        raise DataError(
+            f"{where}: label {wrong} is not one of the dataset's {len(names)} classes; correct it"
+        )
+    return pa.array(names, pa.string()).take(codes)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+class ArrowTable(FileTable):
+    """Columns in memory, and a function that says where each row stood."""
+
+    def __init__(self, data: pa.Table, like: Table, place: Callable[[int], str]) -> None:
+        self.name, self.columns, self.frame_kind = like.name, list(data.column_names), like.frame_kind
+        self._data, self._like, self._place = data, like, place
+
+    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        """The columns, as the table that they come from has ids."""
+        return [self._like.as_ids(self._data.column(name), name) for name in columns]
+
+    def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns in their own types, by default all."""
+        return self._data if columns is None else self._data.select(list(columns))
+
+    def holds_lists(self, column: str) -> bool:
+        """Whether a column is of a list type."""
+        return _is_list(self._data.column(column).type)
+
+    def place(self, row: int) -> str:
+        """Where a row stood."""
+        return self._place(row)
+
+
+def unfold(table: Table, annotator: str, label: str, beside: Mapping[str, pa.ChunkedArray]) -> ArrowTable:
+    """One row per label, of a table whose rows hold parallel lists of annotators and labels."""
+    if not table.holds_lists(label):
+        raise DataError(
+            f"{table.name}: {quoted(annotator)} holds lists and {quoted(label)} does not; give a list of "
+            "labels beside each list of annotators"
+        )
+    who, what = table.lists(annotator), table.lists(label)
+    n_parts = [pc.fill_null(pc.list_value_length(one), 0) for one in (who, what)]
+    differ = np.flatnonzero(marks(pc.not_equal(*n_parts)))
+    if len(differ):
+        raise DataError(
+            f"{table.place(int(differ[0]))}: the lists of annotators ({quoted(annotator)}) and labels "
+            f"({quoted(label)}) differ in length; correct the row"
+        )
+    rows = pc.list_parent_indices(who)
+    columns = {name: side.take(rows) for name, side in beside.items()}
+    columns |= {annotator: pc.list_flatten(who), label: pc.list_flatten(what)}
+    return ArrowTable(pa.table(columns), table, lambda row: table.place(rows[row].as_py()))
