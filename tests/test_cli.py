@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from dissensus.cli.settings import parse_values
 
 import dissensus
-from cli_help import failure, run, tree, write_votes
+from cli_help import COMMANDS, failure, run, tree, write_votes
 from dissensus._version import __version__
-from dissensus.cli.app import in_shell_words
+from dissensus.cli.options import parse_value, parse_values
 from dissensus.cli.terminal import amounts
 from dissensus.models import MODELS
 from registry import OF_CLASSES
@@ -96,24 +95,20 @@ def test_a_missing_argument_points_to_the_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "shown"),
+    ("name", "value", "shown"),
     [
-        (
-            "hide none (test_size=0), or allow more memory=",
-            "hide none (--test-size 0), or allow more --memory",
-        ),
-        (
-            "say which it is with item='my id'; it has x",
-            "say which it is with --item-column 'my id'; it has x",
-        ),
-        ("choose another place, or give force=True", "choose another place, or give --force"),
-        ("write it as name=value, as in alpha=12", "write it as name=value, as in alpha=12"),
-        ("'memory=' and votes/memory=1.csv", "'memory=' and votes/memory=1.csv"),
+        ("test_size", 0, "--test-size 0"),
+        ("memory", None, "--memory"),
+        ("item", "my id", "--item-column 'my id'"),
+        ("force", True, "--force"),
+        ("classes", ["a", "b"], "--classes a,b"),
+        ("separator", ";", "dissensus import votes.csv --separator ';' -o labels.csv"),
+        ("alpha", 2, "alpha=2"),
     ],
 )
-def test_settings_in_a_message_are_the_commands_options(message: str, shown: str) -> None:
-    options = {"--test-size", "--memory", "--item-column", "--force"}
-    assert in_shell_words(message, options) == shown
+def test_a_setting_in_a_message_is_what_can_be_typed(name: str, value: Any, shown: str) -> None:
+    write_votes(Path("votes.csv"), "i,a,x\n")
+    assert shell_spelling(COMMANDS["fit"], ["fit", "votes.csv"])(name, value) == shown
 
 
 def test_no_message_of_the_library_names_an_option_of_the_shell() -> None:
@@ -172,7 +167,7 @@ def test_simulate_keeps_the_pairs_of_a_file_and_takes_several_parameters(crowd: 
 def test_fit_writes_labels_annotators_model_and_summary(refined: tuple[Path, Any]) -> None:
     place, printed = refined
     models = {"model.safetensors", "draws.safetensors"}
-    files = {"labels.csv", "annotators.csv", "report.html", "summary.json"}
+    files = {"annotations.parquet", "labels.csv", "annotators.csv", "report.html", "summary.json"}
     assert set(tree(place)) == files | models
     assert printed == json.loads((place / "summary.json").read_text())
     labels = read_csv(place / "labels.csv")
@@ -257,7 +252,7 @@ def test_the_output_is_named_after_the_file(crowd: Path) -> None:
 
 def test_class_counts_have_no_annotators_to_write() -> None:
     Path("counts.csv").write_text("item,yes,no\ni,3,1\nj,0,4\nk,2,2\n")
-    run("fit", "counts.csv", "--layout", "counts", "--no-report")
+    run("fit", "counts.csv", "--label-column", "yes", "--label-column", "no", "--no-report")
     assert not Path("counts-refined/annotators.csv").exists()
     assert [row["n_labels"] for row in read_csv(Path("counts-refined/labels.csv"))] == ["4", "4", "4"]
 
@@ -295,19 +290,27 @@ BAD = {
     "a mistyped setting": (["fit", "votes.csv", "-m", "fmm", "--set", "alfa=2"], "did you mean 'alpha'?"),
     "a setting outside its rule": (["fit", "votes.csv", "-m", "fmm", "-k", "0"], "must be an int >= 1"),
     "a setting the model lacks": (["fit", "votes.csv", "-m", "majority", "-k", "3"], "has no setting"),
-    "a setting for no model": (["fit", "votes.csv", "-k", "3"], "name the --model"),
+    "a setting for no model": (
+        ["fit", "votes.csv", "-k", "3"],
+        "name the model that should take it, as in --model pgm",
+    ),
     "a setting without a value": (["fit", "votes.csv", "-m", "fmm", "--set", "alpha"], "name=value"),
     "no number": (["fit", "votes.csv", "-m", "fmm", "-k", "three"], "--item-clusters"),
-    "a policy that is none": (["fit", "votes.csv", "--duplicates", "kep"], "'keep'"),
+    "a policy that is none": (["import", "votes.csv", "--duplicates", "kep", "-o", "l.csv"], "'keep'"),
+    "a reading option": (["fit", "votes.csv", "--separator", ";"], "an option of dissensus import"),
+    "an option twice": (["fit", "votes.csv", "--item-column", "a", "--item-column", "b"], "given 2 times"),
     "a label outside the set": (["fit", "votes.csv", "--classes", "x,z"], "'y' is not in the label set"),
-    "a share beyond one": (["fit", "votes.csv", "--test-size", "1.5"], "'test_size' parameter of refine"),
+    "a share beyond one": (
+        ["fit", "votes.csv", "--test-size", "1.5"],
+        "--test-size must be a float >= 0",
+    ),
     "somebody's directory": (
         ["fit", "votes.csv", "-o", "thesis"],
         "not written by dissensus; choose another place, or give --force",
     ),
     "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
-    "text without items": (["fit", "votes.csv", "--text-column", "text"], "no item table"),
+    "text that is not there": (["fit", "votes.csv", "--text-column", "txt"], "no text column 'txt'"),
     "an option with a slip": (
         ["fit", "votes.csv", "--modle", "pgm"],
         "no such option: --modle. Did you mean --model?",
@@ -317,20 +320,21 @@ BAD = {
         ["select", "votes.csv", "-m", "fmm", "-g", "alfa=2"],
         "did you mean 'alpha'?",
     ),
-    "a range without an end": (["select", "votes.csv", "-k", "3:"], "n_item_clusters"),
+    "a range without an end": (["select", "votes.csv", "-k", "3:"], "3:20"),
+    "a range of letters": (["select", "votes.csv", "-k", "2:x"], "3:20"),
     "no values": (["select", "votes.csv", "-k", ","], "3:20"),
     "a criterion that is none": (["select", "votes.csv", "-k", "2", "--criterion", "bc"], "'held-out'"),
     "a number of labels that is none": (["recover", "votes.csv", "-r", "x"], "whole numbers"),
-    "too few labels to keep any back": (
-        ["recover", "votes.csv", "--pool", "8", "--min-reserved", "6"],
-        "no item has 8 + 6",
+    "no run to report": (["report", "thesis", "votes.csv"], "is no run and no saved model"),
+    "labels to export": (
+        ["export", "votes.csv", "-o", "l.csv"],
+        "dissensus fit votes.csv",
     ),
-    "no run to report": (["report", "thesis", "votes.csv"], "is no directory that dissensus wrote"),
-    "an interval of nothing": (["annotators", "votes.csv", "--interval", "0"], "interval"),
+    "several files for a table": (["import", "votes.csv", "votes.csv", "-o", "l.csv"], "-o l.store"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
     "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),
-    "an impossible crowd": (["simulate", "--labels-per-item", "500", "-o", "c"], "labels_per_item"),
-    "an unknown model": (["models", "dawid"], "did you mean 'dawid-skene'?"),
+    "an impossible crowd": (["simulate", "--labels-per-item", "500", "-o", "c"], "--labels-per-item"),
+    "an unknown model": (["info", "dawid"], "did you mean 'dawid-skene'?"),
     "nothing about items": (["import", "votes.csv", "-o", "l.csv", "--items-to", "i.csv"], "--items-to"),
     "a format the name hides": (["import", "votes.csv", "-o", "labels.xyz"], "labels.xyz"),
     "its own input": (["import", "votes.csv", "-o", "votes.csv"], "is the file being read"),
@@ -484,7 +488,7 @@ def test_a_page_that_cannot_be_made_does_not_cost_the_fit(
     monkeypatch.setattr("dissensus.report.page.page", lambda _: 1 / 0)
     result = run("fit", crowd / "annotations.csv", "-m", "majority", "--test-size", 0, "-o", "refined")
     assert (
-        "note: no report (ZeroDivisionError: division by zero); try again with: dissensus report refined"
+        "note: no page (ZeroDivisionError: division by zero); try again with: dissensus report refined"
         in result.stderr
     )
     assert Path("refined/labels.csv").is_file()
@@ -626,9 +630,17 @@ def test_values_to_try(text: str, values: list[Any]) -> None:
     assert parse_values(text) == values
 
 
-def test_models_lists_every_model_and_its_settings() -> None:
-    assert set(json.loads(run("models", "--json").stdout)) == {*MODELS}
-    settings = json.loads(run("models", "fmm", "--json").stdout)
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(".3", 0.3), ("2,2,1.5", [2.0, 2.0, 1.5]), ("[2, 1]", [2, 1]), ("vb", "vb"), ("none", None)],
+)
+def test_values_of_settings(text: str, value: Any) -> None:
+    assert parse_value(text) == value
+
+
+def test_info_lists_every_model_and_its_settings() -> None:
+    assert set(json.loads(run("info", "--json").stdout)["models"]) == {*MODELS}
+    settings = json.loads(run("info", "fmm", "--json").stdout)
     meaning = "How many clusters of items there are."
     assert settings[0] == {
         "name": "n_item_clusters",
@@ -636,8 +648,8 @@ def test_models_lists_every_model_and_its_settings() -> None:
         "rule": "an int >= 1",
         "meaning": meaning,
     }
-    assert meaning in run("models", "fmm").stdout
-    assert "n_item_clusters" in run("models", "fmm").stdout
+    assert meaning in run("info", "fmm").stdout
+    assert "n_item_clusters" in run("info", "fmm").stdout
 
 
 def test_import_turns_an_export_into_a_table() -> None:
@@ -656,8 +668,12 @@ def test_import_turns_an_export_into_a_table() -> None:
 def test_import_of_class_counts_keeps_the_counts() -> None:
     Path("counts.csv").write_text("item,yes,no\ni,3,1\nj,0,4\n")
     run("import", "counts.csv", "--layout", "counts", "-o", "out.csv")
-    expected = [{"item": "i", "yes": "3", "no": "1"}, {"item": "j", "yes": "0", "no": "4"}]
+    expected = [
+        {"item": "i", "count_yes": "3", "count_no": "1"},
+        {"item": "j", "count_yes": "0", "count_no": "4"},
+    ]
     assert read_csv(Path("out.csv")) == expected
+    assert json.loads(run("describe", "out.csv", "--json").stdout)["class_counts"] == {"yes": 3, "no": 5}
 
 
 def test_export_writes_weighted_rows(crowd: Path) -> None:
@@ -668,10 +684,3 @@ def test_export_writes_weighted_rows(crowd: Path) -> None:
         weights[row["item"]] = weights.get(row["item"], 0.0) + float(row["weight"])
     assert len(weights) == 80
     np.testing.assert_allclose(list(weights.values()), 1.0, rtol=1e-9)
-
-
-def test_two_questions_of_an_export_get_two_directories() -> None:
-    from dissensus.cli.options import stem
-
-    assert stem(Path("project-1.json"), "tone of voice?") == "project-1-tone-of-voice"
-    assert stem(Path("votes.csv.gz")) == "votes"

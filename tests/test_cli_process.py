@@ -22,7 +22,7 @@ PROGRAM = [sys.executable, "-m", "dissensus"]
 HEAVY = {"numpy", "scipy", "pandas", "pyarrow", "narwhals", "sklearn", "torch", "plotly", "dask"}
 SEEN = ["--model", "pgm", "-k", "6", "-l", "4"]  # long enough for its progress to be seen
 # A fit that would go on for minutes: no tolerance, many iterations, many restarts.
-ENDLESS = ["--model", "fmm", "-k", "60", "--restarts", "200", "-s", "tol=0", "-s", "max_iter=100000"]
+ENDLESS = ["--model", "fmm", "-k", "60", "-s", "n_restarts=200", "-s", "tol=0", "-s", "max_iter=100000"]
 
 
 def start(*words: Any, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:

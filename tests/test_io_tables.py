@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-import math
 import os
 import random
 import threading

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dissensus.errors import spelled
+from dissensus.errors import DataError, spelled
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
