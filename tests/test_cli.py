@@ -18,6 +18,7 @@ import pytest
 import dissensus
 from cli_help import COMMANDS, failure, run, tree, write_votes
 from dissensus._version import __version__
+from dissensus.cli.app import shell_spelling
 from dissensus.cli.options import parse_value, parse_values
 from dissensus.cli.terminal import amounts
 from dissensus.models import MODELS
@@ -310,7 +311,10 @@ BAD = {
     ),
     "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
-    "text that is not there": (["fit", "votes.csv", "--text-column", "txt"], "no text column 'txt'"),
+    "text that is not there": (
+        ["fit", "votes.csv", "--text-column", "txt"],
+        "no text column found called 'txt'",
+    ),
     "an option with a slip": (
         ["fit", "votes.csv", "--modle", "pgm"],
         "no such option: --modle. Did you mean --model?",
@@ -422,7 +426,7 @@ def test_score_of_labels_against_gold_by_hand() -> None:
 
 
 def test_score_of_a_model_on_hidden_labels_equals_the_library(crowd: Path) -> None:
-    run("fit", crowd / "annotations.csv", *FMM, "-m", "pgm", "-l", 2, "-o", "refined")
+    run("fit", crowd / "annotations.csv", "-m", "pgm", "-k", 3, "-l", 2, *FMM[4:], "-o", "refined")
     found = json.loads(run("score", "refined/model.safetensors", crowd / "annotations.csv", "--json").stdout)
     model = dissensus.load("refined/model.safetensors")
     labels = dissensus.read_annotations(crowd / "annotations.csv")

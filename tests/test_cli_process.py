@@ -117,7 +117,7 @@ def test_a_terminal_shows_progress_and_then_the_result(votes: Path, tmp_path: Pa
     # The line is taken away and the cursor given back before the result is shown.
     child.expect(re.escape("\x1b[?25h"))
     child.expect(pexpect.EOF)
-    assert "Wrote refined/: annotators.csv, labels.csv, model.safetensors, report.html" in seen(child.before)
+    assert "Wrote refined/: annotations.parquet, annotators.csv, labels.csv" in seen(child.before)
     child.close()
     assert child.exitstatus == 0
 

@@ -170,7 +170,7 @@ def test_memory_and_disk_do_not_reach_the_result(
 ) -> None:
     monkeypatch.setattr("dissensus.models.base.PROCESS_BYTES", 0)
     run("fit", votes, *FIT, "-o", tmp_path / "plain")
-    needed = re.search(r"needs (\S+) of memory", failure("fit", votes, *FIT, "--memory", "1KB"))
+    needed = re.search(r"needs (\S+) of memory", failure("fit", votes, *FIT, "--memory", "1MB"))
     assert needed is not None
     scratch = tmp_path / "scratch"
     run("fit", votes, *FIT, "--memory", needed[1], "--scratch", scratch, "-o", tmp_path / "limited")

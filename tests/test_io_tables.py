@@ -838,8 +838,8 @@ def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> N
     )
     assert annotations.notes == (
         f"2 items {alike} (such as 'A' and 'a') and count as different items; {correct}",
-        f"2 labels {alike} (such as 'Yes' and 'yes') and count as different labels; if they mean the same, say "
-        "ignore_case=True",
+        f"2 labels {alike} (such as 'Yes' and 'yes') and count as different labels; if they mean the same, "
+        "say ignore_case=True",
         "there is one annotator only: 'ann'",
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)

@@ -20,7 +20,6 @@ import pyarrow as pa
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import canonical_rows
 from dissensus.labels.vocabulary import Vocabulary, places, quoted
-from dissensus.text.embedding import default_folder
 
 KEY_BYTES = 32
 _PSEUDONYM = re.compile(r"annotator \d+")
@@ -61,6 +60,8 @@ def pseudonymous(annotations: Annotations) -> bool:
 
 def users_key() -> bytes:
     """The user's key, made when it is first asked for; one for this run alone where it cannot be kept."""
+    from dissensus.text.embedding import default_folder
+
     file = default_folder() / "pseudonyms.key"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

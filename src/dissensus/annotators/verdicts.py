@@ -18,7 +18,9 @@ Every draw of the posterior says who has which view; probabilities are shares of
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,6 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from dissensus.annotators.evidence import informative, weigh
-from dissensus.annotators.saved_verdicts import COLUMNS
 from dissensus.annotators.sentences import (
     Sentence,
     blind_sentence,
@@ -46,6 +47,7 @@ from dissensus.models.hpgm.model import HPGM
 from dissensus.models.hpgm.posterior import Draws
 from dissensus.numerics import Array
 from dissensus.params import check_rules, integer, real
+from dissensus.tables.results import is_ours, read_summary
 
 __all__ = ["AnnotatorVerdicts", "View", "annotator_verdicts"]
 
@@ -411,3 +413,45 @@ def add_evidence(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> No
             reason = Sentence(f"one of {len(view.members)} who {view.words}", "member", parts=[view.words])
         parts = [part for part in (reason, standing_sentence(n, known, usual)) if part]
         found.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
+
+
+# ---- as a finished run keeps them -----------------------------------------------------------------------
+
+ANNOTATORS = "annotators.csv"
+COLUMNS = (
+    "annotator",
+    "n_labels",
+    "verdict",
+    "probability",
+    "model_agreement",
+    "bias_of",
+    "bias",
+    "bias_error",
+    "information",
+    "information_low",
+    "information_high",
+    "spam_probability",
+    "minority_probability",
+    "error_probability",
+    "view",
+    "evidence",
+)
+WORDS = ("annotator", "verdict", "bias_of", "evidence")
+WHOLE = ("n_labels", "view")  # the other columns are numbers
+
+
+def read_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
+    """The columns of a run's verdicts, and how many views there are, in words; None where it has none."""
+    table = place / ANNOTATORS
+    if not is_ours(place) or not table.is_file():
+        return None
+    words = read_summary(place).get("views")
+    if not isinstance(words, str):
+        return None
+    with table.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in COLUMNS}
+    for name in set(COLUMNS) - set(WORDS):
+        texts = columns[name]
+        columns[name] = [int(text) if name in WHOLE else float(text or "nan") for text in texts]
+    return columns, words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,7 +89,6 @@ def fit(
         raise ParameterError(f"{next(iter(settings))}: name the model that should take it, as in --model pgm")
     opt.check_cluster(cluster)
     allowed = None if memory is None else n_bytes(memory, "fit")
-    from dissensus.large.resources import resources
     from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.source import within_memory
     from dissensus.workflow.refine import fit as refine
@@ -96,15 +96,28 @@ def fit(
 
     columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     with within_memory(allowed):
-        labels = columns.read(file, items=items, annotators=annotators, gold=gold)
-    labels = opt.with_features(labels, features, text_column)
+        labels = columns.read(file, items=items, annotators=annotators, gold=gold, text_column=text_column)
+    labels = opt.with_features(labels, features)
     if anonymise:
         from dissensus.annotators.pseudonyms import pseudonymised
 
         labels = pseudonymised(labels)
-    used = resources(n_workers=jobs, cluster=cluster, scratch=scratch, memory=memory, checkpoint=checkpoint)
+    limits: dict[str, Any] = {
+        "cluster": cluster,
+        "scratch": scratch,
+        "memory": memory,
+        "checkpoint": checkpoint,
+    }
+    used: AbstractContextManager[Any] = nullcontext()
+    if any(value is not None for value in limits.values()):
+        from dissensus.large.resources import resources
+
+        used = resources(n_workers=jobs, **limits)
     kept = f"{checkpoint} keeps the fit: run the same again to go on"
-    with used as resource, opt.resumable(lambda: any(map(Path.is_dir, resource.used)), kept):
+    with (
+        used as resource,
+        opt.resumable(lambda: resource is not None and any(map(Path.is_dir, resource.used)), kept),
+    ):
         run = refine(
             labels,
             model,
@@ -117,7 +130,7 @@ def fit(
             n_jobs=jobs,
             test_size=test_size,
         )
-        page = {"title": title or file.name, "anonymise": anonymise, "texts": text_column}
+        page = {"title": title or file.name, "anonymise": anonymise}
         with for_spreadsheets(safe_csv), last_result():
             summary = write_run(
                 run,
@@ -128,7 +141,8 @@ def fit(
                 force=force,
                 page=None if no_report else page,
             )
-        resource.forget()
+        if resource is not None:
+            resource.forget()
     if as_json:
         show_json(summary)
         return

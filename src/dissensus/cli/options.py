@@ -83,14 +83,14 @@ def in_list(values: Sequence[str]) -> list[str]:
     return [part.strip() for value in values for part in (value.split(",") if len(values) == 1 else [value])]
 
 
-def with_features(labels: Annotations, features: Path | None, text_column: str | None = None) -> Annotations:
-    """Attach the item features in a file, or the embeddings of a text column."""
-    from dissensus.labels.features import embed_items, read_features
+def with_features(labels: Annotations, features: Path | None) -> Annotations:
+    """Attach the item features in a file."""
+    if features is None:
+        return labels
+    from dissensus.labels.features import read_features
     from dissensus.labels.features import with_features as attached
 
-    if features is not None:
-        return attached(labels, read_features(features, labels))
-    return labels if text_column is None else embed_items(labels, text_column)
+    return attached(labels, read_features(features, labels))
 
 
 # ---- the model ----------------------------------------------------------------------------------------

@@ -174,10 +174,10 @@ def score(
     )
     if as_json:
         show_json(scores.to_dict())
-        return
-    rows = [[name, found.value, found.low, found.high] for name, found in scores.values.items()]
-    title = f"{count(scores.n_items, 'item')} against {scores.against}"
-    show_table(title, ["measure", "value", "from", "to (95 %)"], rows)
+    else:
+        rows = [[name, found.value, found.low, found.high] for name, found in scores.values.items()]
+        title = f"{count(scores.n_items, 'item')} against {scores.against}"
+        show_table(title, ["measure", "value", "from", "to (95 %)"], rows)
     if scores.left_out:
         note(f"left out: {count(scores.left_out, 'item')} of {reference} not found in {estimates}")
     if scores.perhaps_seen:

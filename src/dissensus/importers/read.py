@@ -103,7 +103,8 @@ def read_annotations(
     keep_rejected
         Whether rejected assignments of an export count.
     """
-    columns = Columns(item, annotator, label if label is not None else question, text_column)
+    text_here = text_column if items is None else None  # where there is a table of items, it has the text
+    columns = Columns(item, annotator, label if label is not None else question, text_here)
     classes, label_type = declared_classes("read_annotations", classes, label_type)
     layout, format = _checked(columns, layout, format)
     blanks = Missing.of(missing_words)
@@ -129,7 +130,7 @@ def read_annotations(
             keep_rejected,
             item,
             one_column(annotator),
-            text_column,
+            text_here,
         )
         labels, names = _read_export(source, format, options, known_classes, duplicates)
     else:
@@ -157,6 +158,8 @@ def read_annotations(
         labels = as_sets(labels)
     labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
     labels = with_side_tables(labels, items, annotators, gold, names, classes is None, ignore_case)
+    if text_column is not None and items is not None:
+        labels = labels.with_text_column(text_column)
     alike = [note for vocabulary in labels.vocabularies for note in lookalike_notes(vocabulary)]
     return _warned(replace(labels, notes=(*labels.notes, *alike, *one_only(labels))))
 

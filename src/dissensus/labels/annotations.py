@@ -494,6 +494,20 @@ class Annotations(Shown):
         """
         return column_of(self.item_table, name, "item")
 
+    def with_text_column(self, name: str) -> Self:
+        """The same labels, this column of the item table called ``text``.
+
+        Parameters
+        ----------
+        name
+            A column of the item table.
+        """
+        self.item_column(name)  # which says what is missing
+        assert self.item_table is not None
+        names = [one for one in self.item_table.column_names if one == name or one != "text"]
+        renamed = ["text" if one == name else one for one in names]
+        return replace(self, item_table=self.item_table.select(names).rename_columns(renamed))
+
     def annotator_column(self, name: str) -> NDArray[Any]:
         """A column of the annotator table, one value for each annotator.
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Vocabulary
 from dissensus.numerics import concentration
 from dissensus.params import check_rules, choice, dirichlet, integer
@@ -67,7 +68,7 @@ def simulate(
     alpha: float | Sequence[float] = 0.5,
     gamma: float | Sequence[float] = 5.0,
     tau: float | Sequence[float] = 5.0,
-    pairs: Annotations | None = None,
+    pairs: Any = None,
     seed: int = 0,
 ) -> Simulation:
     """Labels from the paper's generative process, and the truth behind them.
@@ -97,11 +98,12 @@ def simulate(
     tau
         The same for the sizes of the annotator clusters.
     pairs
-        Annotations whose items, annotators and pairs are kept while each label is drawn anew; what else
-        decides who labels what must then be left out.
+        Labels (a frame, a path or Annotations) whose items, annotators and pairs are kept while each label
+        is drawn anew; what else decides who labels what must then be left out.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
+    pairs = None if pairs is None else as_annotations(pairs)
     _check(locals())
     rng = np.random.default_rng(seed)
     K, L, P = n_item_clusters, n_annotator_clusters, n_classes
@@ -184,9 +186,8 @@ def _check(values: dict[str, Any]) -> None:
             n_labels = values["labels_per_item"]
             raise bad_parameter("simulate", "labels_per_item", "at most n_annotators", n_labels)
         return
-    if not isinstance(given, Annotations) or given.anonymous or not given.n_labels:
-        rule = "Annotations that say who labelled what, or None"
-        raise bad_parameter("simulate", "pairs", rule, type(given).__name__)
+    if given.anonymous or not given.n_labels:
+        raise bad_parameter("simulate", "pairs", "labels that say who labelled what, or None", given)
     for name in ("n_items", "n_annotators", "labels_per_item", "load"):
         default = inspect.signature(simulate).parameters[name].default
         if values[name] != default:

@@ -63,6 +63,7 @@ class Model(Shown):
     _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 3}
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
+    answers_are_classes: ClassVar[bool] = True  # and no numbers, ranks or sets
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
     uses_features: ClassVar[bool] = False  # whether it also learns from features of the items
 

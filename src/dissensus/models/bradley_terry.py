@@ -203,6 +203,7 @@ class BradleyTerry(Model):
     seed: int = setting(0, *SEED)
 
     _needs_annotators = True
+    answers_are_classes = False
     _label_types = ("pairwise",)
     _reads_as = "pairwise"
 

@@ -272,6 +272,7 @@ class NumericRatings(Model):
 
     _common_arrays = ("n_labels_", "trace_")
     _needs_annotators = True
+    answers_are_classes = False
     _label_types = ("numeric", "ordinal")
     _memory_tables = {"M": 4, "N": 4, "E": 8}
     _fitted_by = "estimates_"

@@ -59,6 +59,7 @@ class LabelSets(Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
+    answers_are_classes = False
     _label_types = ("multi",)
     intervals_are = "none"
 

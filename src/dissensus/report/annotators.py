@@ -17,7 +17,6 @@ from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import wilson
 from dissensus.evaluate.sides import Votes, self_consistency
-from dissensus.judges.report import judge_report
 from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array
 from dissensus.report.clusters import side_rows
@@ -275,6 +274,8 @@ def judge_content(annotations: Annotations, anonymise: bool) -> dict[str, Any] |
     """The test, the panel and what judges are most surely wrong about; None where no judge is named."""
     if annotations.anonymous or not has_judges(annotations):
         return None
+    from dissensus.judges.report import judge_report
+
     found = judge_report(annotations, KIND, n_items=WRONG_SHOWN)
     if not found.n_humans:
         return None

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dissensus._version import __version__
 from dissensus.annotators.findings import findings
@@ -31,15 +31,11 @@ from dissensus.labels.description import Description, describe
 from dissensus.labels.sources import as_annotations
 from dissensus.models import title_of
 from dissensus.models.base import Model
-from dissensus.models.bradley_terry import BradleyTerry
-from dissensus.models.ratings import NumericRatings
-from dissensus.models.sets import LabelSets
 from dissensus.progress import Progress, ShowProgress, shown, silent
 from dissensus.report.annotators import judge_content, page_order, people_content
 from dissensus.report.clusters import grouping_of, groups_shown
 from dissensus.report.items import Projection, item_columns, map_content, overturned, texts_of
 from dissensus.report.quality import gold_content, held_out_table, search_content, trace_content, worth
-from dissensus.report.static_page import static_sections
 from dissensus.report.summary_cards import changes, steps, summary_cards
 from dissensus.tables.atomic import atomic_path
 from dissensus.tables.columns import guess_words
@@ -181,13 +177,17 @@ def gather(request: Request) -> dict[str, Any]:
     """The page's content, section by section."""
     model, annotations = request.model, request.annotations
     head = {"title": request.title, "version": __version__, "command": request.command}
-    if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
+    if not model.answers_are_classes:
+        from dissensus.report.static_page import static_sections
+
         if request.since is not None or request.times is not None:
             raise DataError(
                 f"the page of {title_of(model)} has no part for {setting('since')} and {setting('times')}; "
                 "leave them out"
             )
-        return head | {"sections": static_sections(model, annotations, request.held_out, request.anonymise)}
+        return head | {
+            "sections": static_sections(cast(Any, model), annotations, request.held_out, request.anonymise)
+        }
     request.progress("looking for groups", 0.0)
     own = grouping_of(model, annotations)
     found = findings(model, annotations, request.verdicts)

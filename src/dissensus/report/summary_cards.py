@@ -11,8 +11,8 @@ import numpy as np
 
 from dissensus.annotators import sentences
 from dissensus.annotators.findings import Findings
-from dissensus.annotators.saved_verdicts import ANNOTATORS
 from dissensus.annotators.sentences import Sentence, count
+from dissensus.annotators.verdicts import ANNOTATORS
 from dissensus.errors import DataError
 from dissensus.labels.description import Description
 from dissensus.tables.labels_file import ITEM, LABEL, N_LABELS

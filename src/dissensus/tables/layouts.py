@@ -64,6 +64,7 @@ from dissensus.tables.delimited import DelimitedTable
 from dissensus.tables.tables import Table, open_table, unfold
 
 Layout = Literal["long", "wide", "counts"]
+COUNT = "count_"  # and the class: a column of counts in a table that dissensus wrote
 LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
 _SAMPLE = 200  # rows looked at before a table is called wide
 _ANNOTATOR_NAME = re.compile(r"(ann|annotator|worker|rater|coder|judge|user|a|r)[ _.-]?\d+", re.IGNORECASE)
@@ -111,6 +112,8 @@ def guess_layout(table: Table, columns: Columns) -> Layout:
     if isinstance(columns.label, list | tuple):
         return "counts"
     names = table.columns
+    if sum(name.startswith(COUNT) for name in names) > 1:  # as ``dissensus import`` writes them
+        return "counts"
     plain = columns.annotator or columns.label or has_column(names, "annotator") or has_column(names, "label")
     if plain or len(names) < 3:
         return "long"
@@ -486,10 +489,11 @@ def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
 def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
     """One column per class, in the order of their names unless ``classes`` gives another; blank is 0."""
     item = item_column(table, columns, "counts")
-    text, given = _value_columns(table, item, columns.label, "class", columns.text)
-    names = list(encode(given, "label")[1])
+    counted = [name for name in table.columns if columns.label is None and name.startswith(COUNT)]
+    text, given = _value_columns(table, item, counted or columns.label, "class", columns.text)
+    names, prefix = list(encode(given, "label")[1]), COUNT if counted else ""
     if classes is not None:
-        names = _in_declared_order(table, names, classes)
+        names = _in_declared_order(table, names, [f"{prefix}{name}" for name in classes])
     ids, *cells = table.ids([item, *names])
     counts = [
         _numbers(to_arrow(column, "count"), table, name) for column, name in zip(cells, names, strict=True)
@@ -497,7 +501,7 @@ def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -
     annotations = Annotations.from_counts(
         np.column_stack(counts),
         items=to_arrow(ids, "item"),
-        classes=[table.native(name) for name in names],
+        classes=[name.removeprefix(prefix) if prefix else table.native(name) for name in names],
         frame_kind=table.frame_kind,
         place=table.place,
     )

@@ -166,8 +166,10 @@ def label_table(annotations: Annotations) -> pa.Table:
     """One row per label: item, annotator, label; without annotators, one row per item with counts."""
     import pyarrow as pa
 
+    from dissensus.tables.layouts import COUNT
+
     if annotations.anonymous:
-        counts = {str(name): annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
+        counts = {f"{COUNT}{name}": annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
         return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
     columns = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
     return pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in columns})

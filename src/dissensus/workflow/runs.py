@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus.annotators.pseudonyms import pseudonymous
-from dissensus.annotators.saved_verdicts import ANNOTATORS, read_verdicts
+from dissensus.annotators.verdicts import ANNOTATORS, read_verdicts
 from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
@@ -34,11 +34,10 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.rows import joined
 from dissensus.labels.vocabulary import arrow_table
-from dissensus.models import name_of
+from dissensus.models import build_model, name_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
-from dissensus.models.ratings import NumericRatings
 from dissensus.models.scoring import in_classes
 from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.progress import shown
@@ -324,15 +323,15 @@ def open_run(
     With ``draws`` the model is one that plans and verdicts can be taken from: where the run's own keeps no
     draws, HPGM is fitted to its labels.
     """
-    if file is None or not is_run(place):
-        labels = open_labels(file or place, read, items=items, annotators=annotators)
+    if file is None:
+        labels = open_labels(place, read, items=items, annotators=annotators)
     else:
         sides = {"items": items, "annotators": annotators}
         given = {name: table for name, table in sides.items() if table is not None}
         labels = read(file, like=reading_of(place), **given)
-    saved = load_run(place) if is_run(place) else None
+    saved = load_run(place) if file is not None or is_run(place) else None
     model = None if saved is None else saved.model
-    if model is None or (draws and not isinstance(model, HPGM | NumericRatings)):
+    if model is None or (draws and not isinstance(model, HPGM) and labels.label_type != "numeric"):
         model = posterior_of(labels, seed, n_jobs)
     return OpenRun(model, saved.summary if saved else {}, saved.cells if saved else None, labels)
 
@@ -340,7 +339,7 @@ def open_run(
 def posterior_of(labels: Annotations, seed: int = 0, n_jobs: int = -1) -> Model:
     """Fit the model whose draws verdicts and plans come from; another where labels do not allow it."""
     if labels.label_type == "numeric":
-        return NumericRatings().fit(labels)
+        return build_model("ratings", {}, seed=seed).fit(labels)
     if labels.anonymous:
         return fit(labels, fast=True, seed=seed, n_jobs=n_jobs).model
     return HPGM(seed=seed, n_jobs=n_jobs).fit(labels)
@@ -361,7 +360,7 @@ def people_of(place: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) -> tu
     if kept is not None:
         return kept
     run = open_run(place, read, draws=True, seed=seed, n_jobs=n_jobs)
-    if isinstance(run.model, NumericRatings):
+    if run.labels.label_type == "numeric":
         table = annotator_table(Refinement(run.labels, run.model, [], "", seed))
         return {name: table[name].to_pylist() for name in table.column_names}, ""
     from dissensus.annotators.verdicts import annotator_verdicts
