@@ -233,7 +233,7 @@ def test_a_repeat_is_named_where_it_stands(tmp_path: Path) -> None:
         ds.write_store([one, two], tmp_path / "store", duplicates="error")
     ds.write_store(one, tmp_path / "store", duplicates="error")
     with pytest.raises(ParameterError, match="'duplicates' parameter of write_store"):
-        ds.write_store(one, tmp_path / "store", duplicates="newest")  # type: ignore[arg-type]
+        ds.write_store(one, tmp_path / "store", duplicates="newest")
 
 
 @pytest.mark.parametrize("memory", ["much", "-1GB"])

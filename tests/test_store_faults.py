@@ -86,6 +86,18 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(two_files: list[Path], tmp_
     assert left(tmp_path) == []
 
 
+def test_a_store_that_a_killed_writing_moved_aside_is_put_back(two_files: list[Path], tmp_path: Path) -> None:
+    store, aside = tmp_path / "store", tmp_path / ".dissensus-0123abcd" / "old" / "store"
+    ds.write_store(two_files, store)
+    aside.parent.mkdir(parents=True)
+    store.rename(aside)
+    assert ds.read_annotations(store).n_labels == 800
+    store.rename(aside)
+    ds.write_store(two_files[0], store)
+    assert ds.read_annotations(store).n_labels == 400
+    assert left(tmp_path) == []
+
+
 def test_ctrl_c_leaves_nothing(two_files: list[Path], tmp_path: Path) -> None:
     def interrupt(what: str, share: float) -> None:
         if what.startswith("writing"):

@@ -90,7 +90,7 @@ def forge_store(store: Path, chance: random.Random) -> None:
     """Numbers of a store changed, and every checksum and the seal computed anew."""
     manifest = json.loads((store / MANIFEST).read_bytes())
     manifest.pop("seal")
-    files = {what: bytearray((store / file["name"]).read_bytes()) for what, file in manifest["files"].items()}
+    files = {name: bytearray((store / name).read_bytes()) for name in manifest["files"]}
     what = chance.choice([*files, "manifest"])
     if what == "manifest":
         name = chance.choice(["n_labels", "n_items", "n_annotators", "left_out", "classes"])
@@ -99,7 +99,7 @@ def forge_store(store: Path, chance: random.Random) -> None:
         at = chance.randrange(len(files[what]))
         files[what][at] = chance.randrange(256)
     for name, content in files.items():
-        (store / manifest["files"][name]["name"]).write_bytes(content)
+        (store / name).write_bytes(content)
         manifest["files"][name] |= {"bytes": len(content), "crc32": zlib.crc32(content)}
     seal = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     (store / MANIFEST).write_text(json.dumps(manifest | {"seal": seal}))

@@ -271,6 +271,6 @@ def _ids(store: Path, name: str, n: int) -> Vocabulary:
         ids = table.column(what).combine_chunks()
     except (pa.ArrowException, OSError, KeyError, ValueError, MemoryError):
         raise _damaged(store / name) from None
-    if not is_text(ids.type) or ids.null_count:
+    if not is_text(ids.type) or ids.null_count or len(ids) != n:
         raise _damaged(store / name)
     return Vocabulary(ids, what)
