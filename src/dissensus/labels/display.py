@@ -32,7 +32,7 @@ class Shown:
         """The whole table as a data frame, of the kind that the labels came in."""
         return make_frame(dict(self._head(None)), self.frame_kind)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self: Any) -> str:
         n, head = self._rows_shown, self._head(self._rows_shown + 1)
         rows = list(zip(*([_cell(one) for one in values] for values in head.values()), strict=True))
         shown = [*rows[:n], *([["…"] * len(head)] if len(rows) > n else [])]

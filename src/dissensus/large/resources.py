@@ -271,6 +271,9 @@ def resources(
         precision=precision,
         progress=progress,
     )
+    allowed = None if memory is None else n_bytes(memory, "resources")
+    if allowed is not None and allowed < 10**6:  # whoever writes 5 means 5 GB
+        raise bad_parameter("resources", "memory", "a size such as '2GB', or 1,000,000 bytes or more", memory)
     if tls is not None and not str(cluster).startswith("tls://"):
         raise bad_parameter("resources", "cluster", "a tls:// address where tls is given", cluster)
     with ExitStack() as stack:
@@ -282,7 +285,7 @@ def resources(
             client = stack.enter_context(connected(cluster, n_workers=n_workers, tls=files))
             n_threads = sum(running_workers(client).values())
         found = Resources(
-            memory=None if memory is None else n_bytes(memory, "resources"),
+            memory=allowed,
             progress=progress,
             n_cluster_threads=n_threads,
             client=client,
