@@ -102,6 +102,23 @@ def test_parquet_files(tmp_path: Path):
         ds.text.read_features(tmp_path / "short.parquet", labels())
 
 
+def test_features_that_a_model_ignores_are_told() -> None:
+    crowd = ds.simulate(30, 8, 3).annotations
+    known = ds.text.with_features(crowd, np.ones((30, 2)))
+    line = "fmm 10 does not use the features of the items; models that do: dirichlet-regression"
+    with pytest.warns(DissensusWarning, match=line):
+        ds.fit(known, "fmm", test_size=0, progress=False)
+    with pytest.warns(DissensusWarning, match=r"HPGM\(.*\) does not use features; set use_features=True"):
+        ds.HPGM(n_chains=1, n_sweeps=10).fit(crowd, np.ones((30, 2)))
+
+
+def test_a_table_in_place_of_features_is_told_without_a_word_of_pickle(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("item,f\na,1\n")
+    with pytest.raises(DataError, match=r"x\.csv: not a whole NumPy file of plain numbers; write it") as told:
+        ds.text.read_features(tmp_path / "x.csv")
+    assert "pickle" not in str(told.value)
+
+
 def test_files_that_are_none(tmp_path: Path):
     with pytest.raises(DataError, match="no such feature file"):
         ds.text.read_features(tmp_path / "absent.npy")
@@ -112,9 +129,8 @@ def test_files_that_are_none(tmp_path: Path):
     with pytest.raises(DataError, match="not a whole Parquet file"):
         ds.text.read_features(tmp_path / "bad.parquet")
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object))
-    with pytest.raises(
-        DataError, match="not a whole NumPy file of plain numbers"
-    ):  # reading it would run what is pickled in it
+    # reading it would run what is pickled in it
+    with pytest.raises(DataError, match="not a whole NumPy file of plain numbers"):
         ds.text.read_features(tmp_path / "objects.npy")
     pq.write_table(pa.table({"item": ["a"], "f": ["word"]}), tmp_path / "words.parquet")
     with pytest.raises(DataError, match="not numeric"):

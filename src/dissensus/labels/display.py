@@ -21,7 +21,8 @@ class Shown:
         """The first rows (None: all), by column."""
         if hasattr(self, "rows"):
             rows = self.rows()[:n]
-            return {name: [row.get(name) for row in rows] for row in rows[:1] for name in row}
+            names = dict.fromkeys(name for row in rows for name in row)
+            return {name: [row.get(name) for row in rows] for name in names}
         columns: Mapping[str, Any] = self.columns()  # type: ignore[attr-defined]
         return {name: values[:n] for name, values in columns.items()}
 

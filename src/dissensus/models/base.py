@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dissensus import params
 from dissensus.engine import LABELS_PER_SHARD, MAX_SHARDS_PER_BLOCK, MIN_BLOCKS, Engine, current
-from dissensus.errors import DataError, NotFittedError, ParameterError, warn
+from dissensus.errors import DataError, NotFittedError, ParameterError, setting, warn
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import Shown
 from dissensus.labels.features import by_item, n_features, unknown_order
@@ -411,7 +411,7 @@ def fit_truth(self: Any, labels: Any, *, gold: Any = None, prior: Any = None) ->
     if gold is None:
         return self._run_fit(labels, prior=prior)
     if prior is not None:
-        raise ParameterError("gold= and prior= exclude each other; leave one out")
+        raise ParameterError(f"{setting('gold')} and {setting('prior')} exclude each other; leave one out")
     from dissensus.models.confusion import gold_prior
 
     labels = as_annotations(labels, self._reads_as)
