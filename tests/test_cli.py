@@ -300,7 +300,7 @@ BAD = {
     "no number": (["fit", "votes.csv", "-m", "fmm", "-k", "three"], "--item-clusters"),
     "a policy that is none": (["fit", "votes.csv", "--duplicates", "kep"], "'keep'"),
     "a label outside the set": (["fit", "votes.csv", "--classes", "x,z"], "'y' is not in the label set"),
-    "a share beyond one": (["fit", "votes.csv", "--test-size", "1.5"], "'test_size' parameter of refine"),
+    "a share beyond one": (["fit", "votes.csv", "--test-size", "1.5"], "'test_size' parameter of fit"),
     "somebody's directory": (
         ["fit", "votes.csv", "-o", "thesis"],
         "not written by dissensus; choose another place, or give --force",

@@ -272,7 +272,7 @@ def resources(
         progress=progress,
     )
     allowed = None if memory is None else n_bytes(memory, "resources")
-    if allowed is not None and allowed < 10**6:  # whoever writes 5 means 5 GB
+    if allowed is not None and allowed < 10**6 and not str(memory).strip()[-1].isalpha():  # 5 means 5 GB
         raise bad_parameter("resources", "memory", "a size such as '2GB', or 1,000,000 bytes or more", memory)
     if tls is not None and not str(cluster).startswith("tls://"):
         raise bad_parameter("resources", "cluster", "a tls:// address where tls is given", cluster)

@@ -15,7 +15,7 @@ def project_2d(rows: Array, *, perplexity: float = 30.0, n_iter: int = 500, seed
     neighbours each row has) that is too large for few rows is lowered to (rows − 1) / 3.
     """
     opentsne = require("openTSNE", "report")
-    n = len(rows)
+    rows, n = np.asarray(rows, dtype=np.float64), len(rows)
     if n < 4:  # too few for neighbours: the first two coordinates of the centred rows
         flat = np.zeros((n, 2))
         flat[:, : min(2, rows.shape[1])] = (rows - rows.mean(axis=0))[:, :2]
