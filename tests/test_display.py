@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import dissensus as ds
-from dissensus.annotators.skill import annotator_skills
 
 HOSTILE = "<script>alert('x')</script>"
 PLANTED = ds.simulate(24, 8, 3, labels_per_item=5, seed=1).annotations
@@ -36,7 +35,6 @@ SHOWN = {
     "description": ds.describe(CROWD),
     "refinement": ds.fit(CROWD, "fmm", {"n_item_clusters": 2}, test_size=0, **QUICK),
     "verdicts": ds.annotator_verdicts(CROWD, POSTERIOR),
-    "skills": annotator_skills(CROWD, ds.OneCoin().fit(CROWD)),
     "plan": ds.plan_labels(CROWD, POSTERIOR, budget=5),
     "queue": ds.label_queue(CROWD, POSTERIOR),
     "judges": ds.judge_report(CROWD, ["a2"]),

@@ -155,6 +155,22 @@ def test_what_is_no_safetensors_file(foreign: bytes, tmp_path: Path) -> None:
     assert "not a whole safetensors file" in refusal(path)
 
 
+def test_a_table_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text("item,label\n1,a\n")
+    line = "votes.csv: is a table, not a saved model; read_annotations reads labels"
+    assert line in refusal(tmp_path / "votes.csv")
+
+
+class Own(ds.FMM):
+    """A model that the library does not know."""
+
+
+def test_a_class_that_could_not_be_loaded_again_is_not_saved(tmp_path: Path) -> None:
+    fitted = Own(2).fit(ds.simulate(20, 5, 3).annotations)
+    with pytest.raises(DataError, match="Own is no class of dissensus, and its file could not be loaded"):
+        fitted.save(tmp_path / "own.safetensors")
+
+
 def test_another_programs_safetensors_file(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     for metadata in (None, {"format": "pt"}):

@@ -226,9 +226,9 @@ def test_one_column_of_texts_is_texts() -> None:
 
 
 def test_features_by_row_are_refused_beside_labels_without_an_order() -> None:
-    with pytest.raises(DataError, match="prior= has one row for each item, and a file or a frame"):
+    with pytest.raises(DataError, match="prior has one row for each item, and a file or a frame"):
         ds.DawidSkene().fit(VOTES, prior=np.ones((4, 2)))
-    with pytest.raises(DataError, match="features= has one row for each item, and a file or a frame"):
+    with pytest.raises(DataError, match="features has one row for each item, and a file or a frame"):
         ds.DirichletRegression().fit(VOTES, features=np.eye(4))
 
 

@@ -76,6 +76,41 @@ def test_rows_with_weights_have_the_gradient_of_the_distributions() -> None:
     assert frame.shape == rows.shape
 
 
+def shuffled(values: list[str]) -> pd.Series:
+    """A value for each item, named by its id, in another order."""
+    return pd.Series(values, index=LABELS.items).sample(frac=1, random_state=0)
+
+
+def test_rows_of_pandas_find_their_items() -> None:
+    texts = [f"text of {item}" for item in LABELS.items]
+    found = ds.training.sample_weight_rows(MODEL, shuffled(texts))
+    expected = ds.training.sample_weight_rows(MODEL, texts)
+    assert list(found[0]) == list(expected[0])
+    assert found[1].tolist() == expected[1].tolist()
+    column = shuffled(texts).rename("text").rename_axis("item").reset_index()
+    assert ds.training.sample_weight_rows(MODEL, column)[0]["text"].tolist() == list(expected[0])
+    first = shuffled(texts).reset_index(drop=True)  # nothing names the items: they are in order
+    assert ds.training.sample_weight_rows(MODEL, first)[0].iloc[0] == first[0]
+
+
+def test_rows_of_pandas_that_name_no_items_are_refused() -> None:
+    texts = pd.Series([f"text of {item}" for item in LABELS.items])
+    with pytest.raises(DataError, match=r"the index of x names no items of the model; index it by item id"):
+        ds.training.sample_weight_rows(MODEL, texts.sample(frac=1, random_state=0))
+    with pytest.raises(DataError, match=r"its index has no row for item '\w+' \(1 missing\)"):
+        ds.training.sample_weight_rows(MODEL, shuffled(texts.tolist())[1:])
+
+
+@pytest.mark.torch
+def test_a_dataset_of_shuffled_texts_has_the_distributions_of_its_items() -> None:
+    pytest.importorskip("torch")
+    texts = [f"text of {item}" for item in LABELS.items]
+    assert ds.training.torch_dataset(MODEL, shuffled(texts)).x == texts
+    numbers = pd.DataFrame({"a": np.arange(60.0), "b": 1.0}, index=LABELS.items)
+    data = ds.training.torch_dataset(MODEL, numbers.sample(frac=1, random_state=0))
+    np.testing.assert_array_equal(data.x.numpy(), numbers.to_numpy())
+
+
 # ---- MLflow -------------------------------------------------------------------------------------------
 
 

@@ -196,6 +196,13 @@ def test_what_is_no_size(given: Any) -> None:
         read_size(given, "resources")
 
 
+@pytest.mark.parametrize("memory", [5, "5", 2.5])
+def test_a_memory_of_some_bytes_is_refused(memory: Any) -> None:
+    line = "'memory' parameter of resources must be a size such as '2GB'"
+    with pytest.raises(ParameterError, match=line), ds.resources(memory=memory):
+        pass
+
+
 def test_words_can_be_given_back_and_never_say_too_little() -> None:
     for size in (1, 999, 10**6, 1_500_000_001, 8 * 10**9, 3 * 10**12 + 1):
         assert size <= read_size(size_words(size), "resources") <= 1.1 * size + 100

@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import dissensus as ds
-from dissensus.errors import DataError
+from dissensus.errors import DataError, DissensusWarning
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, features_of
 
@@ -61,7 +61,7 @@ def test_neither_features_nor_text():
 @pytest.mark.parametrize(
     ("bad", "word"),
     [
-        (X[:3], "does not give one row to each of 4 items"),
+        (X[:3], r"does not give one row to each of 4 items; give \(items, features\)"),
         (X[0], "does not give one row"),
         (np.where(X == 5, np.nan, X), "row 1 has NaN"),
         ([["a"] * 3] * 4, "not numbers"),
@@ -78,8 +78,11 @@ def test_numpy_files(tmp_path: Path):
     np.testing.assert_array_equal(ds.text.read_features(tmp_path / "x.npy", labels()), X)
     np.savez(tmp_path / "named.npz", item=np.array(["d", "c", "b", "a"]), features=X[::-1])
     np.testing.assert_array_equal(ds.text.read_features(tmp_path / "named.npz", labels()), X)
+    np.savez(tmp_path / "plural.npz", items=np.array(["d", "c", "b", "a"]), features=X[::-1])
+    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "plural.npz", labels()), X)
     np.savez(tmp_path / "one.npz", X)
-    np.testing.assert_array_equal(ds.text.read_features(tmp_path / "one.npz"), X)
+    with pytest.warns(DissensusWarning, match=r"one\.npz: names no items, so rows are taken in the order"):
+        np.testing.assert_array_equal(ds.text.read_features(tmp_path / "one.npz"), X)
     np.savez(tmp_path / "two.npz", first=X, second=X)
     with pytest.raises(DataError, match="name its arrays 'item' and 'features'"):
         ds.text.read_features(tmp_path / "two.npz")
@@ -99,17 +102,35 @@ def test_parquet_files(tmp_path: Path):
         ds.text.read_features(tmp_path / "short.parquet", labels())
 
 
+def test_features_that_a_model_ignores_are_told() -> None:
+    crowd = ds.simulate(30, 8, 3).annotations
+    known = ds.text.with_features(crowd, np.ones((30, 2)))
+    line = "fmm 10 does not use the features of the items; models that do: dirichlet-regression"
+    with pytest.warns(DissensusWarning, match=line):
+        ds.fit(known, "fmm", test_size=0, progress=False)
+    with pytest.warns(DissensusWarning, match=r"HPGM\(.*\) does not use features; set use_features=True"):
+        ds.HPGM(n_chains=1, n_sweeps=10).fit(crowd, np.ones((30, 2)))
+
+
+def test_a_table_in_place_of_features_is_told_without_a_word_of_pickle(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("item,f\na,1\n")
+    with pytest.raises(DataError, match=r"x\.csv: not a whole NumPy file of plain numbers; write it") as told:
+        ds.text.read_features(tmp_path / "x.csv")
+    assert "pickle" not in str(told.value)
+
+
 def test_files_that_are_none(tmp_path: Path):
     with pytest.raises(DataError, match="no such feature file"):
         ds.text.read_features(tmp_path / "absent.npy")
     (tmp_path / "bad.npy").write_bytes(b"x" * 100)
-    with pytest.raises(DataError, match="not a NumPy file"):
+    with pytest.raises(DataError, match="not a whole NumPy file of plain numbers"):
         ds.text.read_features(tmp_path / "bad.npy")
     (tmp_path / "bad.parquet").write_bytes(b"x" * 100)
     with pytest.raises(DataError, match="not a whole Parquet file"):
         ds.text.read_features(tmp_path / "bad.parquet")
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object))
-    with pytest.raises(DataError, match="not a NumPy file"):  # reading it would run what is pickled in it
+    # reading it would run what is pickled in it
+    with pytest.raises(DataError, match="not a whole NumPy file of plain numbers"):
         ds.text.read_features(tmp_path / "objects.npy")
     pq.write_table(pa.table({"item": ["a"], "f": ["word"]}), tmp_path / "words.parquet")
     with pytest.raises(DataError, match="not numeric"):
@@ -159,5 +180,5 @@ def test_a_cut_or_damaged_npz_is_refused(save: Any, tmp_path: Path):
     damaged = whole[:middle] + bytes(255 - b for b in whole[middle : middle + 20]) + whole[middle + 20 :]
     for content in (whole[:-30], whole[: len(whole) // 2], damaged):
         (tmp_path / "x.npz").write_bytes(content)
-        with pytest.raises(DataError, match="not a NumPy file"):
+        with pytest.raises(DataError, match="not a whole NumPy file of plain numbers"):
             ds.text.read_features(tmp_path / "x.npz")

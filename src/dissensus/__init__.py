@@ -37,13 +37,8 @@ _HOMES = {
     "GuidedClassifier": "text.guided.classifier",
 }
 # public submodule -> where it lies
-_MODULES = {
-    "datasets": "datasets",
-    "metrics": "metrics",
-    "text": "text",
-    "training": "integrations.training",
-    "mlflow": "integrations.mlflow",
-}
+_MODULES = {name: name for name in ("datasets", "metrics", "text")}
+_MODULES |= {name: f"integrations.{name}" for name in ("training", "mlflow")}
 
 # Functions that the core (docs/architecture.md) needs of rooms that it may not import.
 sources.register(

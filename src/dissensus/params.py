@@ -368,11 +368,10 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 def n_bytes(memory: str | int, owner: str) -> int:
     """``"2GB"``, ``"512MB"`` or a number of bytes, as a number of bytes."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", str(memory), re.IGNORECASE)
-    unit = found[2].upper().removesuffix("B") if found else ""
-    size = int(float(found[1]) * _UNITS[f"{unit}B" if unit else ""]) if found else 0
-    if size < _UNITS["MB"]:  # 5 means 5 GB, surely
-        raise bad_parameter(owner, "memory", "a size such as '2GB', or a number of bytes from 1MB on", memory)
-    return size
+    if found is None:
+        raise bad_parameter(owner, "memory", "a size such as '2GB', or a number of bytes", memory)
+    unit = found[2].upper().removesuffix("B")
+    return int(float(found[1]) * _UNITS[f"{unit}B" if unit else ""])
 
 
 def size_words(size: int) -> str:

@@ -26,7 +26,7 @@ from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.results import Intervals
 from dissensus.numerics import Array, row_shares
-from dissensus.params import check_rules, integer
+from dissensus.params import NONE, check_rules, integer
 
 __all__ = ["Findings", "LabelQueue", "findings", "label_queue"]
 
@@ -37,7 +37,7 @@ PROBLEMS, UNJUDGED = ("spam", "systematic error"), "too few labels"
 # Flags of an item, added up; assets/items.js has the same.
 FLAGS = (1, 2, 4, 8, 16, 32)  # clear as labelled, clear by the model, adjudicate, more, overturned, wrong
 LABEL, ADJUDICATE = "label", "adjudicate"
-_RULES = {"budget": integer(1), "each": integer(1)}
+_RULES = {"budget": integer(1) | NONE, "each": integer(1) | NONE}
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,7 @@ def label_queue(
     each
         Labels for an item that needs some; None: 1 or, within a budget, what the plan gives it.
     """
-    given = {name: value for name, value in (("budget", budget), ("each", each)) if value is not None}
-    check_rules("label_queue", {name: _RULES[name] for name in given}, **given)
+    check_rules("label_queue", _RULES, budget=budget, each=each)
     annotations = as_annotations(labels)
     if annotations.label_type == "numeric":
         raise DataError(

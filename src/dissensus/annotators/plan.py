@@ -34,7 +34,7 @@ from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
-from dissensus.params import check_rules, integer, real
+from dissensus.params import NONE, check_rules, integer, real
 
 __all__ = ["Design", "LabelPlan", "design_study", "plan_labels"]
 
@@ -44,8 +44,8 @@ PIECE = 1 << 21  # numbers of draws worked on at a time
 LABELS_EACH = (1, 2, 3, 4, 6, 8, 12, 20)  # per item, in the designs compared
 SIMULATED, POSSIBLE, ALPHA_ITEMS, ALPHA_TIMES = 400, 600, 200, 300
 FAR = 1e9
-_WIDTH = real(0.0, 1.0, open_low=True)
-_RULES = {"budget": integer(1)}
+_WIDTH = real(0.0, 1.0, open_low=True) | NONE
+_RULES = {"budget": integer(1) | NONE, "target_interval": _WIDTH, "target_alpha_width": _WIDTH}
 
 
 # ---- what one more label is worth ---------------------------------------------------------------------
@@ -263,7 +263,10 @@ def plan_labels(
     interval
         Size of the credible intervals, such as 0.9.
     """
-    _check_targets(budget, target_interval, target_alpha_width)
+    targets = {"target_interval": target_interval, "target_alpha_width": target_alpha_width}
+    if budget is target_interval is target_alpha_width is None:
+        raise bad_parameter("plan_labels", "budget", "given, or target_interval or target_alpha_width", None)
+    check_rules("plan_labels", _RULES, budget=budget, **targets)
     annotations = as_annotations(labels)
     drawn = HPGM().fit(annotations) if model is None else posterior(model, "plans")
     drawn.check_labels(annotations)
@@ -306,19 +309,6 @@ def plan_labels(
         n_by_all=int((left == 0).sum()),
         frame_kind=drawn.frame_kind_,
     )
-
-
-def _check_targets(
-    budget: int | None, target_interval: float | None, target_alpha_width: float | None
-) -> None:
-    """Refuse a plan without a goal, or with one that cannot be."""
-    if budget is None and target_interval is None and target_alpha_width is None:
-        raise bad_parameter("plan_labels", "budget", "given, or target_interval or target_alpha_width", None)
-    if budget is not None:
-        check_rules("plan_labels", _RULES, budget=budget)
-    for name, value in (("target_interval", target_interval), ("target_alpha_width", target_alpha_width)):
-        if value is not None and not _WIDTH.holds(value):
-            raise bad_parameter("plan_labels", name, _WIDTH.words, value)
 
 
 def _whom(found: AnnotatorVerdicts, people: NDArray[np.bool_]) -> NDArray[Any]:
@@ -376,7 +366,7 @@ def design_study(
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
-    check_rules("design_study", _RULES, budget=budget)
+    check_rules("design_study", {"budget": integer(1)}, budget=budget)
     drawn = posterior(model, "plans")
     rng = np.random.default_rng([seed, 1 << 25])
     shares = drawn.share_draws_

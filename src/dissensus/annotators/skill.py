@@ -32,7 +32,7 @@ from scipy.special import betaincinv, stdtrit
 
 from dissensus.errors import ParameterError, bad_parameter
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.display import Shown
+from dissensus.labels.display import make_frame
 from dissensus.labels.sources import as_annotations
 from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array, normalised, ones
@@ -44,7 +44,7 @@ CROWD = 1.0  # labels' worth of the crowd's matrix in each row of a confusion ma
 
 
 @dataclass(frozen=True, eq=False)
-class AnnotatorSkills(Shown):
+class AnnotatorSkills:
     """What a model of one true class knows of each annotator, in the annotations' order.
 
     Attributes
@@ -93,13 +93,10 @@ class AnnotatorSkills(Shown):
         below = self.accuracy[:, 2] < float(load @ self.accuracy[:, 0])
         return np.asarray(below & (self.corrected[:, 1] > self.accuracy[:, 2]))
 
-    def _head(self, n: int | None) -> dict[str, Any]:
+    def to_frame(self) -> Any:
         """One row for each annotator: labels, accuracy, skill, systematic error, correction."""
         columns = {"annotator": self.annotators, "n_labels": self.n_labels} | self.columns()
-        return {name: values[:n] for name, values in columns.items()}
-
-    def __repr__(self) -> str:
-        return f"AnnotatorSkills({len(self.annotators):,} annotators)"
+        return make_frame(columns, self.frame_kind)
 
     def columns(self) -> dict[str, Any]:
         """The columns of the frame that are about skill."""

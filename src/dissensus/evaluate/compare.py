@@ -176,10 +176,10 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Choice:
-    """The model to fit to all labels, how every candidate did, and why it is this one."""
+    """The model to fit to all labels (fitted already, where truth is sought), and why it is this one."""
 
     model: Model
-    table: list[HeldOut]
+    table: list[Any]  # how every candidate did: HeldOut, or TruthCandidate where truth is sought
     reason: str
 
 
@@ -435,15 +435,6 @@ class TruthCandidate:
         return {"model": name_of(self.model), "bound": self.bound, "seconds": round(self.seconds, 3)}
 
 
-@dataclass(frozen=True)
-class TruthChoice:
-    """A fitted model, those it was chosen among, and the reason."""
-
-    model: Model
-    table: list[TruthCandidate]
-    reason: str
-
-
 def choose_truth(
     labels: Any,
     seed: int = 0,
@@ -451,7 +442,7 @@ def choose_truth(
     prior: Any = None,
     n_jobs: int = -1,
     progress: ShowProgress = None,
-) -> TruthChoice:
+) -> Choice:
     """The default for one true class, fitted: log-linear Dawid–Skene, or EBCC where its bound says so.
 
     Parameters
@@ -471,7 +462,7 @@ def choose_truth(
     annotations = as_annotations(labels)
     if annotations.anonymous:
         model = build_model("majority", {}).fit(annotations)
-        return TruthChoice(model, [], "nobody knows who gave which label, so all count alike")
+        return Choice(model, [], "nobody knows who gave which label, so all count alike")
     with shown(progress) as tell:
 
         def fit(name: str, settings: Any, behind: float, prior: Any = None) -> TruthCandidate:
@@ -486,9 +477,9 @@ def choose_truth(
         why = reason(annotations, ahead)
         if ahead > 0:
             trained = together if prior is None else fit(*TOGETHER, 0.5, prior)
-            return TruthChoice(trained.model, [apart, together], why)
+            return Choice(trained.model, [apart, together], why)
         answer = fit(*ANSWER, 0.5, prior)
-        return TruthChoice(answer.model, [apart, together, answer], why)
+        return Choice(answer.model, [apart, together, answer], why)
 
 
 def reason(annotations: Annotations, ahead: float) -> str:

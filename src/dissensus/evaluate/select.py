@@ -21,7 +21,7 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.engine import current
-from dissensus.errors import ParameterError, bad_parameter, require
+from dissensus.errors import ParameterError, bad_parameter
 from dissensus.evaluate.criteria import (
     Criterion,
     DevItems,
@@ -179,10 +179,6 @@ class Selection(Shown):
             }
             for cell in self.cells
         ]
-
-    def to_frame(self) -> Any:
-        """The table of cells as a pandas data frame."""
-        return require("pandas", "pandas").DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the fitted model, as plain values."""

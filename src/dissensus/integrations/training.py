@@ -43,16 +43,15 @@ def torch_dataset(model: Model, x: Any, *, weight: str = "equal") -> Any:
 
     check_rules("torch_dataset", WEIGHTS, weight=weight)
     x = rows_of_items(model, x)
-    x = x.to_numpy() if len(getattr(x, "shape", ())) == 2 and hasattr(x, "to_numpy") else x  # of a frame
+    x = np.array(x) if len(getattr(x, "shape", ())) == 2 and hasattr(x, "to_numpy") else x  # of a frame
     return DistributionDataset(x, model.label_distributions_, item_weights(model, weight))
 
 
 def rows_of_items(model: Model, x: Any) -> Any:
     """Put the rows of x in the order of a model's items, by their ids where pandas has them."""
     model._check_fitted()
-    name = model.columns_.get("item", "item")
-    if hasattr(x, "iloc") and x.ndim == 2 and name in x.columns:
-        x = x.set_index(name)
+    for name in {model.columns_.get("item"), "item"} & set(getattr(x, "columns", ())):
+        x = x.set_index(name) if hasattr(x, "set_index") else x
     placed = by_item(x, model.item_vocabulary_, "x")
     n, n_rows = len(model.items_), x.shape[0] if hasattr(x, "shape") else len(x)
     if placed is None and n_rows != n:

@@ -157,8 +157,7 @@ class JudgeReport(Shown):
         return None if self.panel is None else panel_vote(self.answers, self.panel)
 
     def _frame(self, rows: list[dict[str, Any]]) -> Any:
-        names = list(rows[0]) if rows else []
-        columns = {name: [row[name] for row in rows] for name in names}
+        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
         return make_frame(columns, self.answers.annotations.frame_kind)
 
     def to_dict(self) -> dict[str, Any]:

@@ -81,21 +81,21 @@ class Description(Shown):
 
     def as_text(self) -> str:
         """One aligned line a fact."""
-        shown = [fact for fact in self._facts() if fact[1]]
-        width = max(len(name) for name, _ in shown) + 2
-        lines = [f"{name:<{width}}{value}" for name, value in shown]
+        facts = self._facts()
+        width = max(map(len, facts)) + 2
+        lines = [f"{name:<{width}}{value}" for name, value in facts.items()]
         return "\n".join([*lines, *self._balance_lines(), *(f"note: {note}" for note in self.notes)])
 
     _rows_shown = 30
 
     def _head(self, n: int | None) -> dict[str, Any]:
-        facts = [fact for fact in self._facts() if fact[1]]
-        return {"fact": [name for name, _ in facts], "value": [value for _, value in facts]}
+        facts = self._facts()
+        return {"fact": list(facts), "value": list(facts.values())}
 
     def _caption(self) -> str:
         return f"{self.n_labels:,} labels of {self.n_items:,} items"
 
-    def _facts(self) -> list[tuple[str, str]]:
+    def _facts(self) -> dict[str, str]:
         alpha, unanimous, consistency = self._agreement_texts()
         parts, gold, ratings, alike = "", "", "", []
         if self.n_parts == 1:
@@ -118,7 +118,7 @@ class Description(Shown):
             alike.append(
                 (f"{what} alike", f"{names} differ only by white space or case{others}" if names else "")
             )
-        return [
+        facts = [
             ("agreement", alpha),
             ("unanimous", unanimous),
             ("labels per item", str(self.labels_per_item)),
@@ -136,6 +136,7 @@ class Description(Shown):
             ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
             *alike,
         ]
+        return {name: value for name, value in facts if value}
 
     def _agreement_texts(self) -> tuple[str, str, str]:
         """Of all annotators (α), of those of one item, and of one annotator's repeated labels."""

@@ -21,7 +21,8 @@ class Shown:
         """The first rows (None: all), by column."""
         if hasattr(self, "rows"):
             rows = self.rows()[:n]
-            return {name: [row.get(name) for row in rows] for row in rows[:1] for name in row}
+            names = dict.fromkeys(name for row in rows for name in row)
+            return {name: [row.get(name) for row in rows] for name in names}
         columns: Mapping[str, Any] = self.columns()  # type: ignore[attr-defined]
         return {name: values[:n] for name, values in columns.items()}
 
@@ -32,7 +33,7 @@ class Shown:
         """The whole table as a data frame, of the kind that the labels came in."""
         return make_frame(dict(self._head(None)), self.frame_kind)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self: Any) -> str:
         n, head = self._rows_shown, self._head(self._rows_shown + 1)
         rows = list(zip(*([_cell(one) for one in values] for values in head.values()), strict=True))
         shown = [*rows[:n], *([["…"] * len(head)] if len(rows) > n else [])]

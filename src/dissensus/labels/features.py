@@ -40,9 +40,10 @@ def with_features(labels: Any, features: Any) -> Annotations:
         in that order, and must name them where the labels are a frame or a path.
     """
     annotations = as_annotations(labels)
-    if annotations is not labels and by_item(features, annotations.item_vocabulary, "features") is None:
+    placed = by_item(features, annotations.item_vocabulary, "features")
+    if placed is None and annotations is not labels:
         raise unknown_order("features")
-    rows = features_of(annotations, given=features)
+    rows = check_features(features if placed is None else placed, annotations.n_items)
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     table = annotations.item_table
     if table is None:
@@ -97,8 +98,7 @@ def n_features(annotations: Annotations, given: Any = None) -> int:
 def features_of(annotations: Annotations, model: str | None = None, *, given: Any = None) -> Features:
     """(items, features): those given, those the annotations carry, or else the embeddings of their text."""
     if given is not None:
-        placed = by_item(given, annotations.item_vocabulary, "features")
-        return check_features(given if placed is None else placed, annotations.n_items)
+        return check_features(given, annotations.n_items)
     table = annotations.item_table
     if table is not None and COLUMN in table.column_names:
         column = table.column(COLUMN).combine_chunks()

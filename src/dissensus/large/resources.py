@@ -270,6 +270,9 @@ def resources(
         precision=precision,
         progress=progress,
     )
+    allowed = None if memory is None else n_bytes(memory, "resources")
+    if allowed is not None and allowed < 10**6 and not str(memory).strip()[-1].isalpha():  # 5 means 5 GB
+        raise bad_parameter("resources", "memory", "a size such as '2GB', or 1,000,000 bytes or more", memory)
     if tls is not None and not str(cluster).startswith("tls://"):
         raise bad_parameter("resources", "cluster", "a tls:// address where tls is given", cluster)
     with ExitStack() as stack:
@@ -281,7 +284,7 @@ def resources(
             client = stack.enter_context(connected(cluster, n_workers=n_workers, tls=files))
             n_threads = sum(running_workers(client).values())
         found = Resources(
-            memory=None if memory is None else n_bytes(memory, "resources"),
+            memory=allowed,
             progress=progress,
             n_cluster_threads=n_threads,
             client=client,

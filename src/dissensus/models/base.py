@@ -42,7 +42,7 @@ BY_ROW = ("features", "prior", "item_distributions")  # what ``fit`` takes with 
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(fitted,))
-class Model(Shown):
+class Model:
     """Base of every model.
 
     Fitted attributes: ``label_distributions_`` (items, classes), ``trace_`` (the objective by iteration),
@@ -87,6 +87,8 @@ class Model(Shown):
     set_params = params.set_params
     check_params = params.check_params
     __repr__ = params.representation
+    _repr_html_ = Shown._repr_html_
+    _rows_shown = Shown._rows_shown
     __sklearn_tags__ = params.sklearn_tags
     __sklearn_is_fitted__ = params.is_fitted
     _check_fitted = params.check_fitted

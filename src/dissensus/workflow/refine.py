@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dissensus.engine import current, using
-from dissensus.errors import DataError, ParameterError, bad_parameter, setting
+from dissensus.errors import DataError, ParameterError, bad_parameter, setting, warn
 from dissensus.evaluate.compare import (
     CANDIDATES,
     FAST_CANDIDATES,
@@ -19,7 +19,6 @@ from dissensus.evaluate.compare import (
     Choice,
     HeldOut,
     TruthCandidate,
-    TruthChoice,
     choose_truth,
     compare,
     held_out_scores,
@@ -27,6 +26,7 @@ from dissensus.evaluate.compare import (
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import Shown
+from dissensus.labels.features import n_features
 from dissensus.labels.rows import pairs_per_item
 from dissensus.labels.sources import as_annotations
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
@@ -204,7 +204,7 @@ def _refine_truth(
                     f"{name_of(model)} knows no true class, only what a population answers; "
                     f"for {setting('estimate', 'truth')} take one of: {', '.join(known)}"
                 )
-            choice = TruthChoice(model.fit(annotations, prior=given), [], "")
+            choice = Choice(model.fit(annotations, prior=given), [], "")
     with timed("gold", seconds):
         gold = gold_accuracy(annotations, choice.model, seed=seed) if judged else None
     return Refinement(
@@ -268,6 +268,9 @@ def _decide(
     if name == "auto":
         return compare(annotations, seed, **question, **shared)
     wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
+    if n_features(annotations) and not wanted.uses_features:
+        able = "dirichlet-regression, ldlnm, and hpgm with use_features"
+        warn(f"{title_of(wanted)} does not use the features of the items; models that do: {able}")
     if not test_size:
         return Choice(wanted, [], "")
     yardstick = YARDSTICK_OF_NUMBERS if annotations.label_type == "numeric" else (YARDSTICK, {})
