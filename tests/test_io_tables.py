@@ -845,7 +845,7 @@ def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> N
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)
     assert ds.read_annotations(write(as_csv(ROWS))).notes == (
-        "'NA' may mean that there is no label; if so, say missing_words='NA'",
+        "'NA' may mean that there is no label; if so, say missing_words=['NA']",
     )
 
 

@@ -14,8 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from dissensus.errors import DataError
-from dissensus.importers.answers import as_labels
-from dissensus.importers.gather import Gatherer
+from dissensus.importers.gather import Gatherer, as_labels
 from dissensus.tables.columns import first_repeat
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import Source, kept, open_source, refuse_pipe
