@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-import math
 import os
 import random
 import threading
@@ -822,7 +821,7 @@ def test_gold_outside_the_declared_set_is_an_error(write: Callable[..., Path]) -
     with pytest.raises(DataError, match=r"line 2: label 'Feature' .*did you mean 'feature'\? If not, add it"):
         ds.read_annotations(slip, classes=["feature", "bug"])
     gold = write("item,label\na,bug\nb,featuer\n", "gold.csv")
-    with pytest.raises(DataError, match=r"gold\.csv line 3: gold says 'featuer' for item 'b', a class"):
+    with pytest.raises(DataError, match=r"gold\.csv line 3: gold has 'featuer' \(1 item\), a class"):
         ds.read_annotations(write(HEADER + "a,b,feature\nb,b,bug\n"), gold=gold)
 
 
@@ -839,8 +838,8 @@ def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> N
     )
     assert annotations.notes == (
         f"2 items {alike} (such as 'A' and 'a') and count as different items; {correct}",
-        f"2 labels {alike} (such as 'Yes' and 'yes') and count as different labels; if they mean the same, say "
-        "ignore_case=True",
+        f"2 labels {alike} (such as 'Yes' and 'yes') and count as different labels; if they mean the "
+        "same, say ignore_case=True",
         "there is one annotator only: 'ann'",
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)
