@@ -284,6 +284,11 @@ class Gatherer:
             annotators.append(who)
             labels.append(self._code(2, value, place))
 
+    def answer(self, place: str, item: int, question: str, annotator: Any, value: Any) -> None:
+        """One annotator's answer to one question, as tools write it, if the question is the one to read."""
+        if self.wants(question):
+            self.label(place, item, annotator, self.parsed(place, as_labels, value))
+
     def parsed(self, place: str, parse: Callable[..., Parsed], *answer: Any) -> Parsed:
         """An answer read by ``parse``; one that is no label becomes an error that says where."""
         try:

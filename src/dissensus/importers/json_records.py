@@ -65,15 +65,11 @@ def read_prodigy(path: Path, gather: Gatherer) -> None:
         elif question is None and isinstance(record.get("spans"), list):
             raise gather.error(place, "marks spans, parts of a text; only classification tasks can be read")
         elif question is None:
-            raise gather.error(
-                place, "has neither 'accept' nor 'label'; only classification tasks can be read"
-            )
-        elif gather.wants(question):
-            if chosen and answer == "reject":
-                gather.leave_out("rejected tasks")
-            else:
-                value = record["accept"] if chosen else answer
-                gather.label(place, item, record.get(who), gather.parsed(place, as_labels, value))
+            raise gather.error(place, "has no 'accept' or 'label'; only classification tasks can be read")
+        elif chosen and answer == "reject" and gather.wants(question):
+            gather.leave_out("rejected tasks")
+        else:
+            gather.answer(place, item, question, record.get(who), record["accept"] if chosen else answer)
 
 
 # ---- Potato -------------------------------------------------------------------------------------------
@@ -99,12 +95,10 @@ def read_potato(path: Path, gather: Gatherer) -> None:
             if not isinstance(answers, Mapping):
                 raise gather.error(place, "has no object 'label_annotations'; correct the line")
             for question, answer in answers.items():
-                if not gather.wants(str(question)):
-                    continue
                 if isinstance(answer, Mapping):  # the names that were ticked, or the number of a scale
                     ticked = [(str(name), answer[name]) for name in answer if answer[name] not in UNTICKED]
                     answer = [value if name.startswith("scale_") else name for name, value in ticked]
-                gather.label(place, item, user, gather.parsed(place, as_labels, answer))
+                gather.answer(place, item, str(question), user, answer)
             if record.get("span_annotations"):
                 gather.leave_out("span annotations")
 
@@ -195,9 +189,8 @@ def read_inspect(path: Path, gather: Gatherer) -> None:
             gather.leave_out("samples without a score")
             continue
         for scorer, score in scores.items():
-            if gather.wants(VERDICT):
-                value = score.get("value") if isinstance(score, Mapping) else score
-                gather.label(place, item, scorer, gather.parsed(place, as_labels, value))
+            value = score.get("value") if isinstance(score, Mapping) else score
+            gather.answer(place, item, VERDICT, scorer, value)
 
 
 # ---- Langfuse -----------------------------------------------------------------------------------------
@@ -230,7 +223,7 @@ def read_langfuse(path: Path, gather: Gatherer) -> None:
         who = person or (f"{source} {scorer}" if source and scorer else source)
         value = score.get("stringValue")
         value = score.get("value") if value in (None, "") else value
-        gather.label(place, item, who, gather.parsed(place, as_labels, value))
+        gather.answer(place, item, question, who, value)
 
 
 def _scores(path: Path) -> Iterator[tuple[str, Record]]:
@@ -259,9 +252,8 @@ def read_zooniverse(path: Path, gather: Gatherer) -> None:
         answers = gather.parsed(place, parse_json, row.get("annotations") or "[]")
         for answer in answers if isinstance(answers, list) else []:
             question = str(answer.get("task", "")) if isinstance(answer, Mapping) else ""
-            if question and gather.wants(question):
-                labels = gather.parsed(place, as_labels, answer.get("value"))
-                gather.label(place, item, row.get("user_name"), labels)
+            if question:
+                gather.answer(place, item, question, row.get("user_name"), answer.get("value"))
 
 
 # ---- LeWiDi -------------------------------------------------------------------------------------------

@@ -301,7 +301,7 @@ def unused_notes(gold: pa.Array, classes: Vocabulary, used: Codes, place: Place)
             row = int(np.flatnonzero(codes == code)[0])
             raise DataError(
                 f"{place(row)}: gold has {word}, a class that no annotator used; if it means "
-                f"{quoted(meant)}, correct the gold labels, otherwise list all classes in {setting('classes')}"
+                f"{quoted(meant)}, correct the gold labels, else list all classes in {setting('classes')}"
             )
     if not unused:
         return ()
