@@ -327,7 +327,7 @@ def test_a_gold_label_one_slip_away_from_a_class_is_refused() -> None:
     for slip in ("kat", "Cat", "cta", "ct", "cats", "c at"):
         with pytest.raises(
             DataError,
-            match=rf"row 0: gold says '{slip}' for item 'i' \(and for 1 item more\), a class that no",
+            match=rf"row 0: gold has '{slip}' \(2 items\), a class that no",
         ):
             animals.with_tables(gold=pa.table({"item": ["i", "j"], "label": [slip, slip]}))
     for other in ("bird", "cow", ""):
@@ -347,7 +347,7 @@ def test_gold_may_bring_a_class_unless_the_classes_were_declared() -> None:
     assert annotations.gold is not None
     assert annotations.gold.tolist() == [0, -1]
     assert annotations.notes == (
-        "gold has classes that no annotator used: 'a' (1); annotators used 'x', 'y'",
+        "gold has classes that no annotator used: 'a' (1 item); annotators used 'x', 'y'",
     )
     with pytest.raises(DataError, match="gold table row 0: label 'a' is not in the label set"):
         build(gold=gold, classes=["y", "x"])

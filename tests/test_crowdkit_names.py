@@ -83,10 +83,12 @@ def test_true_labels_that_no_annotator_used_are_told() -> None:
         {"task": [1, 1, 2, 2], "worker": list("abab"), "label": ["cat", "cat", "dog", "cat"]}
     )
     with pytest.raises(
-        DataError, match="gold says 'kat' for item 1, a class that no annotator used; if it means"
+        DataError, match="gold has 'kat' \\(1 item\\), a class that no annotator used; if it means"
     ):
         ds.DawidSkene().fit_predict(frame, {1: "kat"})
-    with pytest.warns(UserWarning, match="no annotator used: 'bird' \\(1\\); annotators used 'cat', 'dog'"):
+    with pytest.warns(
+        UserWarning, match="no annotator used: 'bird' \\(1 item\\); annotators used 'cat', 'dog'"
+    ):
         ds.DawidSkene().fit_predict(frame, {1: "bird"})
 
 

@@ -553,7 +553,7 @@ def test_lists_of_class_numbers_get_their_names(tmp_path: Path) -> None:
         ),
         (
             {"item": ["a"], "annotator": ["x"], "label": [2]},
-            "row 1: label 2 is not one of the dataset's 2 classes",
+            "label 2 is not one of the dataset's 2 classes",
         ),
     ],
 )

@@ -821,7 +821,7 @@ def test_gold_outside_the_declared_set_is_an_error(write: Callable[..., Path]) -
     with pytest.raises(DataError, match=r"line 2: label 'Feature' .*did you mean 'feature'\? If not, add it"):
         ds.read_annotations(slip, classes=["feature", "bug"])
     gold = write("item,label\na,bug\nb,featuer\n", "gold.csv")
-    with pytest.raises(DataError, match=r"gold\.csv line 3: gold says 'featuer' for item 'b', a class"):
+    with pytest.raises(DataError, match=r"gold\.csv line 3: gold has 'featuer' \(1 item\), a class"):
         ds.read_annotations(write(HEADER + "a,b,feature\nb,b,bug\n"), gold=gold)
 
 
@@ -844,7 +844,7 @@ def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> N
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)
     assert ds.read_annotations(write(as_csv(ROWS))).notes == (
-        "'NA' may mean that there is no label; if so, say missing_words='NA'",
+        "'NA' may mean that there is no label; if so, say missing_words=['NA']",
     )
 
 

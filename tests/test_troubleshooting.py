@@ -66,7 +66,7 @@ SAYS: dict[str, Callable[[], Any]] = {
     "could each be the item column; choose one with item=": lambda: ds.read_annotations(
         VOTES.rename(columns={"item": "task"}).assign(unit=[1, 2, 3, 4])
     ),
-    "give read_annotations(data, label=…) in place of the data": lambda: ds.HPGM().fit_predict(
+    "choose one with read_annotations(data, label=…)": lambda: ds.HPGM().fit_predict(
         VOTES.rename(columns={"label": "answer"}).assign(rating=[1, 2, 3, 4])
     ),
     "is not in the label set": lambda: ds.read_annotations(VOTES, classes=["x"]),

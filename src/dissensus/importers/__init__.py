@@ -10,20 +10,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from dissensus.errors import DataError, bad_choice, setting
-from dissensus.importers import (
-    argilla,
-    crowd,
-    doccano,
-    huggingface,
-    json_records,
-    label_studio,
-    research,
-)
+from dissensus.importers import argilla, doccano, flat, huggingface, json_records, label_studio
 from dissensus.importers.gather import Gatherer, Imported, Options
 from dissensus.tables.delimited import header_of
 from dissensus.tables.json_lines import JsonStream, records
@@ -33,35 +26,38 @@ __all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
 
 
 _LOOK = 20_000  # bytes of a log that tell what it is
-Test = Callable[[Mapping[str, Any]], bool]
+Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format that can be imported: its name for ``--format``, what people call it, and the importer.
+    """A format that can be imported: its name for ``format``, what people call it, and the importer.
 
-    ``is_record`` knows it by the first JSON record of a file, ``is_table`` by the columns of a table.
+    It is known by the fields of the first JSON record of a file (``record``) or by the columns of a table
+    (``table``): a function tells, or the fields are listed, with ``a|b`` for either and ``a*`` for any that
+    begin so.
     """
 
     name: str
     title: str
     read: Callable[[Path, Gatherer], None]
-    is_record: Test | None = None
-    is_table: Test | None = None
+    record: str | Callable[[Fields], bool] = ""
+    table: str | Callable[[Fields], bool] = ""
 
 
-def _some_begin(columns: Mapping[str, Any], prefix: str) -> bool:
-    return any(name.startswith(prefix) for name in columns)
+def _is_of(fields: Fields, test: str | Callable[[Fields], bool]) -> bool:
+    """Whether a record's or table's fields are those of a format."""
+    if not isinstance(test, str):
+        return test(fields)
+    patterns = [word.split("|") for word in test.split()]
+    return bool(patterns) and all(
+        any(fnmatchcase(name, pattern) for name in fields for pattern in either) for either in patterns
+    )
 
 
 # The order matters where one record could pass for two: the more particular test comes first.
 _FORMATS = (
-    Format(
-        "prodigy",
-        "Prodigy (JSONL)",
-        json_records.read_prodigy,
-        lambda record: {"_input_hash", "answer"} <= record.keys(),
-    ),
+    Format("prodigy", "Prodigy (JSONL)", json_records.read_prodigy, "_input_hash answer"),
     Format(
         "label-studio",
         "Label Studio (JSON, JSON-MIN, CSV)",
@@ -77,41 +73,21 @@ _FORMATS = (
         json_records.is_ground_truth,
     ),
     Format("doccano", "doccano (zip or folder of JSONL files)", doccano.read, doccano.is_record),
-    Format(
-        "mturk",
-        "Amazon Mechanical Turk batch results (CSV)",
-        crowd.read_mturk,
-        is_table=lambda columns: "HITId" in columns and _some_begin(columns, "Answer."),
-    ),
+    Format("mturk", "Amazon Mechanical Turk batch results (CSV)", flat.MTURK.read, table="HITId Answer.*"),
     Format(
         "appen",
         "Appen / FigureEight full report (CSV)",
-        crowd.read_appen,
-        is_table=lambda columns: (
-            "_unit_id" in columns
-            and not columns.keys().isdisjoint({"_worker_id", "_trusted_judgments", "_golden"})
-        ),
+        flat.APPEN.read,
+        table="_unit_id _worker_id|_trusted_judgments|_golden",
     ),
-    Format(
-        "toloka",
-        "Toloka assignments (TSV)",
-        crowd.read_toloka,
-        is_table=lambda columns: _some_begin(columns, "ASSIGNMENT:") and _some_begin(columns, "OUTPUT:"),
-    ),
+    Format("toloka", "Toloka assignments (TSV)", flat.TOLOKA.read, table="ASSIGNMENT:* OUTPUT:*"),
     Format(
         "zooniverse",
         "Zooniverse classifications (CSV)",
-        crowd.read_zooniverse,
-        is_table=lambda columns: (
-            {"classification_id", "user_name", "annotations", "subject_ids"} <= columns.keys()
-        ),
+        json_records.read_zooniverse,
+        table="classification_id user_name annotations subject_ids",
     ),
-    Format(
-        "potato",
-        "Potato (folder of JSONL files)",
-        json_records.read_potato,
-        lambda record: {"label_annotations", "id"} <= record.keys(),
-    ),
+    Format("potato", "Potato (folder of JSONL files)", json_records.read_potato, "label_annotations id"),
     Format("inspect", "Inspect evaluation log (JSON)", json_records.read_inspect),
     Format(
         "langfuse",
@@ -120,8 +96,8 @@ _FORMATS = (
         json_records.is_langfuse,
         json_records.is_langfuse,
     ),
-    Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", research.read_lewidi),
-    Format("pldl", "pandas split JSON of the label-distribution papers", research.read_split),
+    Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", json_records.read_lewidi),
+    Format("pldl", "pandas split JSON of the label-distribution papers", flat.SPLIT.read),
     Format("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", huggingface.read),
 )
 FORMATS: Mapping[str, Format] = MappingProxyType({format.name: format for format in _FORMATS})
@@ -199,13 +175,10 @@ def recognise(path: str | Path) -> str | None:
         source = first_bytes(path)
         if source.start[:1] in (b"{", b"["):
             key, value = _first_member(source)
-            if research.is_lewidi(value):
+            if json_records.is_lewidi(value):
                 return "lewidi"
-            if (
-                key == "columns"
-                and isinstance(value, list)
-                and all(c in value for c in research.SPLIT_COLUMNS)
-            ):
+            split = {flat.SPLIT.item, flat.SPLIT.annotator, "label"}
+            if key == "columns" and isinstance(value, list) and split <= set(map(str, value)):
                 return "pldl"
             start = bytes(source.raw[:_LOOK])
             if key == "version" and all(f'"{word}"'.encode() in start for word in json_records.INSPECT_KEYS):
@@ -216,11 +189,9 @@ def recognise(path: str | Path) -> str | None:
                     stream.take("[")
                 first = stream.value()
             record = first if isinstance(first, dict) else {}
-            return next((one.name for one in _FORMATS if one.is_record and one.is_record(record)), None)
+            return next((format.name for format in _FORMATS if _is_of(record, format.record)), None)
         columns = dict.fromkeys(header_of(source))
-        return next(
-            (format.name for format in _FORMATS if format.is_table and format.is_table(columns)), None
-        )
+        return next((format.name for format in _FORMATS if _is_of(columns, format.table)), None)
     except (DataError, OSError, EOFError, ValueError, RecursionError, KeyError, zlib.error):
         return None
 

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dissensus.importers.answers import as_id, as_labels
-from dissensus.importers.gather import Gatherer
+from dissensus.importers.gather import Gatherer, as_id, as_labels
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import open_source
 

@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from dissensus.errors import DataError
-from dissensus.importers.answers import as_labels
 from dissensus.importers.gather import Gatherer
 from dissensus.tables.columns import first_repeat
 from dissensus.tables.json_lines import records
@@ -61,8 +60,7 @@ def read(path: Path, gather: Gatherer) -> None:
             if labels is None:
                 marked = "marks spans, parts of a text" if "entities" in record else "has no 'label'"
                 raise gather.error(where, f"{marked}; only classification projects can be read")
-            if gather.wants("label"):
-                gather.label(where, item, member, gather.parsed(where, as_labels, labels))
+            gather.answer(where, item, "label", member, labels)
     if not n_members:
         raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
 

@@ -1,15 +1,20 @@
-"""What every importer fills: labels, items and the count of what was left out.
+"""What every importer fills: labels, items and the count of what was left out; and answers as plain labels.
 
 An importer walks its export and calls ``item`` and ``label``; ids become integers at once, so a million
 labels cost twelve bytes each plus the distinct ids and texts.
+
+An answer may be a word, a number, a list of words, or an object such as ``{"choices": ["neg"]}``,
+``{"label": "neg"}`` or ``{"neg": true, "pos": false}``; forms with several questions nest such objects.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,14 +23,153 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.errors import DataError, did_you_mean, setting
-from dissensus.importers.answers import NotALabelError, as_id, as_text, whole_text
 from dissensus.tables.columns import TEXT_NAMES, listed
+from dissensus.tables.json_lines import too_deep
 
 Parsed = TypeVar("Parsed")
 
 EMPTY = "empty answers"
 _PLURAL = re.compile(r"s\b")  # reasons have no word in -s before their noun
 _PIECE = 1 << 22  # labels turned into strings at a time
+
+
+PART_SEPARATOR = " [SEP] "
+
+
+class NotALabelError(ValueError):
+    """An answer that is no class label, a span of text for instance."""
+
+
+def as_id(value: Any) -> str | None:
+    """An id or label as a string; None where there is none (blank, null, or an object)."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return None
+
+
+def as_text(value: Any) -> str | None:
+    """The text of an item; the parts of an object or list are joined with ``[SEP]``."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        parts = [part for part in map(as_text, value) if part]
+        return PART_SEPARATOR.join(parts) or None
+    return as_id(value)
+
+
+def whole_text(text: str) -> str:
+    """Text that can be written as UTF-8: half a character (a lone surrogate, in JSON) becomes ``?``."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def as_labels(value: Any) -> list[str]:
+    """The labels of one answer, each once; none for a blank one."""
+    if isinstance(value, str):
+        return [value] if value.strip() else []
+    return list(dict.fromkeys(_labels(value)))
+
+
+def split_labels(value: str, separator: str) -> list[str]:
+    """The labels of an answer that joins several in one string."""
+    if separator not in value:
+        return as_labels(value.strip())
+    return as_labels([part.strip() for part in value.split(separator)])
+
+
+def cell_labels(value: Any, *openings: str) -> list[str]:
+    """The labels of a cell that may hold JSON, told by how it begins: ``["a", "b"]``."""
+    if isinstance(value, str) and value.startswith(openings):
+        try:
+            return as_labels(parse_json(value))
+        except NotALabelError:
+            return as_labels(value)
+    return as_labels(value)
+
+
+def by_question(answer: Any) -> dict[str, list[str]]:
+    """The labels of a nested form by question: ``{"a": {"label": "neg"}, "b": "x"}`` asks a and b."""
+    found: dict[str, list[str]] = {}
+    for path, value in _leaves(answer, ()):
+        name = ".".join(path[:-1] if path and path[-1] == "label" and len(path) > 1 else path) or "label"
+        found.setdefault(name, []).extend(as_labels(value))
+    return found
+
+
+def parse_json(text: str) -> Any:
+    """JSON inside a string; NotALabelError where it is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise NotALabelError("is not valid JSON") from None
+    if too_deep(text):
+        raise NotALabelError("is JSON nested too deeply")
+    return value
+
+
+def _labels(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for part in value:
+            if isinstance(part, list | Mapping):
+                raise NotALabelError(_region_words(part) or "is a list of objects, not of labels")
+            yield from _labels(part)
+    elif isinstance(value, Mapping):
+        if _region_words(value):
+            raise NotALabelError(_region_words(value))
+        yield from _labels(_inside(value))
+    else:
+        label = as_id(value)
+        if label is not None:
+            yield label
+
+
+def _region_words(part: Any) -> str:
+    """What an answer marks, where it is a span or a box and no label; empty otherwise."""
+    if isinstance(part, list):
+        places = [value for value in part if isinstance(value, int | float) and not isinstance(value, bool)]
+        return "marks spans, parts of an item" if len(part) == 3 and len(places) == 2 else ""
+    keys = {str(key) for key in part}
+    boxes = ({"x", "y", "width", "height"}, {"left", "top", "width", "height"}, {"points"})
+    if any(box <= keys for box in boxes):
+        return "marks boxes, parts of an item"
+    spans = ({"start", "end"}, {"start_offset", "end_offset"}, {"startOffset", "endOffset"})
+    return "marks spans, parts of an item" if any(pair <= keys for pair in spans) else ""
+
+
+def _inside(answer: Mapping[str, Any]) -> list[Any]:
+    """The labels within an object that stands for one answer."""
+    for key in ("choices", "label", "labels", "value"):
+        if key in answer and not isinstance(answer[key], Mapping):
+            inside = answer[key]
+            return inside if isinstance(inside, list) else [inside]
+    if _is_tick_list(answer):
+        return [name for name, ticked in answer.items() if ticked]
+    if not answer:
+        return []
+    raise NotALabelError("is an object without a label")
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
+        for part in value:
+            yield from _leaves(part, path)
+    elif isinstance(value, Mapping) and not _is_tick_list(value):
+        for key, part in value.items():
+            yield from _leaves(part, (*path, str(key)))
+    else:
+        yield path, value
+
+
+def _is_tick_list(value: Mapping[str, Any]) -> bool:
+    return bool(value) and all(isinstance(ticked, bool) for ticked in value.values())
+
+
+# ---- gathering ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -139,6 +283,11 @@ class Gatherer:
             items.append(item)
             annotators.append(who)
             labels.append(self._code(2, value, place))
+
+    def answer(self, place: str, item: int, question: str, annotator: Any, value: Any) -> None:
+        """One annotator's answer to one question, as tools write it, if the question is the one to read."""
+        if self.wants(question):
+            self.label(place, item, annotator, self.parsed(place, as_labels, value))
 
     def parsed(self, place: str, parse: Callable[..., Parsed], *answer: Any) -> Parsed:
         """An answer read by ``parse``; one that is no label becomes an error that says where."""

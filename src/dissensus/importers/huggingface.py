@@ -7,8 +7,7 @@ dataset declares.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ import pyarrow.parquet as pq
 
 from dissensus.errors import DataError, setting
 from dissensus.importers import argilla
-from dissensus.importers.answers import as_labels
-from dissensus.importers.gather import Gatherer
+from dissensus.importers.gather import Gatherer, as_labels
 from dissensus.tables.columns import find_column
 from dissensus.tables.source import refuse_pipe
+from dissensus.tables.tables import with_class_names
 
 _LABELS = {"label", "annotation", "answer", "rating", "class"}
 _SPLIT = "split:"
@@ -39,7 +38,7 @@ def read(path: Path, gather: Gatherer) -> None:
                 read_row = argilla.read_record
             else:
                 read_row = _row_reader(batch.schema, split, gather)
-            for row in batch.to_pylist():
+            for row in with_class_names(pa.Table.from_batches([batch]), str(file)).to_pylist():
                 number += 1
                 read_row(f"row {number}", row, gather)
 
@@ -94,7 +93,6 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     questions = [name for name in others if {name.lower(), name.lower().removesuffix("s")} & _LABELS]
     label_column = gather.choose(others, questions)
     texts = [name for name in others if name not in (label_column, *questions) or name == options.text_column]
-    names_of_classes = _class_names(schema).get(label_column)
     side = {"split": split} if split else {}
     gather.takes(item=f"split:{item_column}" if by_split else item_column, annotator=annotator_column)
     guessed = options.item_column is None
@@ -117,40 +115,6 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
         elif not isinstance(labels, list) or len(labels) != len(annotators):
             raise gather.error(place, "the lists of annotators and labels differ in length; correct the row")
         for annotator, value in zip(annotators, labels, strict=True):
-            label = _named(place, value, names_of_classes, gather)
-            gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
+            gather.label(place, item, annotator, gather.parsed(place, as_labels, value))
 
     return read_row
-
-
-def _named(place: str, value: Any, names: Sequence[str] | None, gather: Gatherer) -> Any:
-    """A class number as the name the dataset declares for it (−1 stands for no label)."""
-    if names is None or value is None or value == -1:
-        return None if value == -1 and names is not None else value
-    if isinstance(value, list):
-        return [_named(place, part, names, gather) for part in value]
-    if not isinstance(value, int) or not 0 <= value < len(names):
-        raise gather.error(
-            place, f"label {value!r} is not one of the dataset's {len(names)} classes; correct it"
-        )
-    return names[value]
-
-
-def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """The class names that the dataset's metadata declare, by column."""
-    try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        declared = {name: _names_in(feature) for name, feature in features.items()}
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        return {}
-    return {name: names for name, names in declared.items() if names}
-
-
-def _names_in(feature: Any) -> list[str] | None:
-    if isinstance(feature, list) and feature:
-        return _names_in(feature[0])
-    if not isinstance(feature, dict):
-        return None
-    if feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list):
-        return [str(name) for name in feature["names"]]
-    return _names_in(feature.get("feature"))

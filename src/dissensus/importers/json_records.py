@@ -1,4 +1,4 @@
-"""Tools that write one JSON record per answer: Prodigy, Potato, Ground Truth, Inspect and Langfuse.
+"""Tools that write JSON records of answers: Prodigy, Potato, Ground Truth, Inspect, Langfuse and others.
 
 Prodigy: a choice task lists the chosen options in ``accept``. A binary task shows one ``label`` and asks
 whether it fits: the label is the question and the answer (accept or reject) is the class.
@@ -15,6 +15,9 @@ Inspect: every scorer of a log is an annotator; an item is a sample, and each ep
 
 Langfuse (also as CSV): an item is a trace (or the observation within it); the score's name is the question.
 Who gave it is the person (``authorUserId``), or for other sources the source and what it names itself by.
+
+Zooniverse: the answers to all tasks (``T0`` …) are JSON in one column of a table. LeWiDi (2023 and 2025): one
+object, keyed by item.
 """
 
 from __future__ import annotations
@@ -25,10 +28,18 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError
-from dissensus.importers.answers import as_id, as_labels, as_text, by_question, parse_json
-from dissensus.importers.gather import EMPTY, Gatherer
+from dissensus.importers.gather import (
+    EMPTY,
+    Gatherer,
+    as_id,
+    as_labels,
+    as_text,
+    by_question,
+    parse_json,
+    split_labels,
+)
 from dissensus.tables.delimited import rows
-from dissensus.tables.json_lines import records
+from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import first_bytes, open_source
 
 Record = Mapping[str, Any]
@@ -54,15 +65,11 @@ def read_prodigy(path: Path, gather: Gatherer) -> None:
         elif question is None and isinstance(record.get("spans"), list):
             raise gather.error(place, "marks spans, parts of a text; only classification tasks can be read")
         elif question is None:
-            raise gather.error(
-                place, "has neither 'accept' nor 'label'; only classification tasks can be read"
-            )
-        elif gather.wants(question):
-            if chosen and answer == "reject":
-                gather.leave_out("rejected tasks")
-            else:
-                value = record["accept"] if chosen else answer
-                gather.label(place, item, record.get(who), gather.parsed(place, as_labels, value))
+            raise gather.error(place, "has no 'accept' or 'label'; only classification tasks can be read")
+        elif chosen and answer == "reject" and gather.wants(question):
+            gather.leave_out("rejected tasks")
+        else:
+            gather.answer(place, item, question, record.get(who), record["accept"] if chosen else answer)
 
 
 # ---- Potato -------------------------------------------------------------------------------------------
@@ -88,12 +95,10 @@ def read_potato(path: Path, gather: Gatherer) -> None:
             if not isinstance(answers, Mapping):
                 raise gather.error(place, "has no object 'label_annotations'; correct the line")
             for question, answer in answers.items():
-                if not gather.wants(str(question)):
-                    continue
                 if isinstance(answer, Mapping):  # the names that were ticked, or the number of a scale
                     ticked = [(str(name), answer[name]) for name in answer if answer[name] not in UNTICKED]
                     answer = [value if name.startswith("scale_") else name for name, value in ticked]
-                gather.label(place, item, user, gather.parsed(place, as_labels, answer))
+                gather.answer(place, item, str(question), user, answer)
             if record.get("span_annotations"):
                 gather.leave_out("span annotations")
 
@@ -184,9 +189,8 @@ def read_inspect(path: Path, gather: Gatherer) -> None:
             gather.leave_out("samples without a score")
             continue
         for scorer, score in scores.items():
-            if gather.wants(VERDICT):
-                value = score.get("value") if isinstance(score, Mapping) else score
-                gather.label(place, item, scorer, gather.parsed(place, as_labels, value))
+            value = score.get("value") if isinstance(score, Mapping) else score
+            gather.answer(place, item, VERDICT, scorer, value)
 
 
 # ---- Langfuse -----------------------------------------------------------------------------------------
@@ -219,7 +223,7 @@ def read_langfuse(path: Path, gather: Gatherer) -> None:
         who = person or (f"{source} {scorer}" if source and scorer else source)
         value = score.get("stringValue")
         value = score.get("value") if value in (None, "") else value
-        gather.label(place, item, who, gather.parsed(place, as_labels, value))
+        gather.answer(place, item, question, who, value)
 
 
 def _scores(path: Path) -> Iterator[tuple[str, Record]]:
@@ -231,3 +235,70 @@ def _scores(path: Path) -> Iterator[tuple[str, Record]]:
         for score in page if isinstance(page, list) else [record]:
             if isinstance(score, Mapping):
                 yield place, score
+
+
+# ---- Zooniverse ---------------------------------------------------------------------------------------
+
+
+def read_zooniverse(path: Path, gather: Gatherer) -> None:
+    """Labels of one task of a classifications export.
+
+    Questions are the tasks (``T0`` …), their answers JSON in one column. People who did not log in are told
+    apart by the name that Zooniverse gives them (``not-logged-in-…``).
+    """
+    gather.takes(item="subject_ids", annotator="user_name")
+    for place, row in rows(open_source(path)):
+        item = gather.item(place, row.get("subject_ids"))
+        answers = gather.parsed(place, parse_json, row.get("annotations") or "[]")
+        for answer in answers if isinstance(answers, list) else []:
+            question = str(answer.get("task", "")) if isinstance(answer, Mapping) else ""
+            if question:
+                gather.answer(place, item, question, row.get("user_name"), answer.get("value"))
+
+
+# ---- LeWiDi -------------------------------------------------------------------------------------------
+
+
+def is_lewidi(entry: Any) -> bool:
+    """The value under an item's key."""
+    return isinstance(entry, dict) and "annotations" in entry and "annotators" in entry
+
+
+def read_lewidi(path: Path, gather: Gatherer) -> None:
+    """Labels of a LeWiDi file: one object, keyed by item."""
+    with open_source(path).text() as text:
+        stream = JsonStream(text, str(path))
+        for key in stream.members():
+            entry = stream.value()
+            place = f"item {key!r}"
+            if not is_lewidi(entry):
+                raise gather.error(place, "has no 'annotations' and 'annotators'; use the file as published")
+            side = {name: entry[name] for name in ("split", "lang") if name in entry}
+            gather.takes(item="key of the object", annotator="annotators")
+            if not gather.options.text_column:
+                gather.takes(text="text")
+            shown = gather.text_of(entry) if gather.options.text_column else as_text(entry.get("text"))
+            item = gather.item(place, key, shown, **side)
+            if not entry["annotations"]:
+                gather.leave_out("items without annotations")
+            elif gather.wants("annotations"):
+                for annotator, answer in _by_annotator(place, entry, gather):
+                    labels = split_labels(answer, ",") if isinstance(answer, str) else None
+                    gather.label(place, item, annotator, labels or gather.parsed(place, as_labels, answer))
+
+
+def _by_annotator(place: str, entry: Mapping[str, Any], gather: Gatherer) -> Iterator[tuple[str, Any]]:
+    """2025: an object by annotator. 2023: two strings with commas, side by side."""
+    annotations = entry["annotations"]
+    if isinstance(annotations, dict):
+        yield from annotations.items()
+        return
+    labels, annotators = (
+        [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        for value in (annotations, entry["annotators"])
+    )
+    if not (isinstance(labels, list) and isinstance(annotators, list) and len(labels) == len(annotators)):
+        raise gather.error(
+            place, "the annotations do not line up with the annotators; use the file as published"
+        )
+    yield from zip(annotators, labels, strict=True)

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dissensus.errors import DataError
-from dissensus.importers.answers import as_labels, cell_labels, likely_questions, sample
-from dissensus.importers.gather import Gatherer
-from dissensus.tables.delimited import rows
+from dissensus.importers.flat import LABEL_STUDIO_MIN, person
+from dissensus.importers.gather import Gatherer, as_labels
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import open_source
 
@@ -28,9 +26,6 @@ _REGIONS = {
 # control -> the key of its answer
 _CONTROLS = {"choices": "choices", "taxonomy": "taxonomy", "rating": "rating", "number": "number"}
 _CONTROLS["pairwise"] = "selected"
-_RECORD_KEYS = {
-    "id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement", "history",
-}  # fmt: skip
 
 
 def is_annotation(fields: Mapping[str, Any]) -> bool:
@@ -47,15 +42,13 @@ def is_record(record: Mapping[str, Any]) -> bool:
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a Label Studio export."""
     source = open_source(path)
-    if source.start[:1] not in (b"[", b"{"):
-        _read_annotations(rows(source), gather)
+    is_table = source.start[:1] not in (b"[", b"{")
+    _, first = ("", {}) if is_table else next(records(source), ("", {}))
+    if is_table or is_annotation(first):
+        LABEL_STUDIO_MIN.read(path, gather)
         return
-    first, everything = sample(records(source))
-    if first and is_annotation(first[0][1]):
-        _read_annotations(everything, gather)
-    else:
-        for place, task in everything:
-            _read_task(place, task, gather)
+    for place, task in records(source):
+        _read_task(place, task, gather)
 
 
 def _read_task(place: str, task: Mapping[str, Any], gather: Gatherer) -> None:
@@ -78,7 +71,7 @@ def _read_task(place: str, task: Mapping[str, Any], gather: Gatherer) -> None:
             if gather.wants(question):
                 labels |= dict.fromkeys(gather.parsed(place, as_labels, answer))
         if labels or gather.n_regions == before:
-            gather.label(place, item, _annotator(annotation.get("completed_by")), list(labels))
+            gather.label(place, item, person(annotation.get("completed_by")), list(labels))
 
 
 def _answers(results: Any, gather: Gatherer) -> Iterator[tuple[str, Any]]:
@@ -98,29 +91,3 @@ def _answers(results: Any, gather: Gatherer) -> Iterator[tuple[str, Any]]:
         if kind == "taxonomy" and isinstance(answer, list):
             answer = [" / ".join(map(str, path)) if isinstance(path, list) else path for path in answer]
         yield str(result.get("from_name")), answer
-
-
-def _annotator(completed_by: Any) -> Any:
-    if isinstance(completed_by, dict):
-        return completed_by.get("email") or completed_by.get("id")
-    return completed_by
-
-
-def _read_annotations(placed: Iterator[tuple[str, dict[str, Any]]], gather: Gatherer) -> None:
-    """Records of JSON-MIN or rows of CSV: one annotation each."""
-    first, everything = sample(placed)
-    if not first:
-        raise DataError(f"{gather.path}: has a header and no rows; export it again")
-    item_key = gather.options.item_column or "id"
-    seen = dict.fromkeys(name for _, record in first for name in record)
-    names = [name for name in seen if name not in _RECORD_KEYS and name != item_key]
-    gather.takes(item=item_key, annotator="annotator")
-    question = gather.choose(names, likely_questions(first, item_key, names))
-    for place, record in everything:
-        item = gather.item(place, record.get(item_key))
-        if gather.lacks_text(item):
-            data = {name: record[name] for name in names if name in record and name != question}
-            gather.describe(item, gather.text_of(data))
-        # Several choices are written as ``{"choices": ["a", "b"]}``.
-        labels = gather.parsed(place, cell_labels, record.get(question), '{"', "[")
-        gather.label(place, item, _annotator(record.get("annotator")), labels)

@@ -171,7 +171,7 @@ def _warned(labels: Annotations) -> Annotations:
     while frame is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
     for note in dict.fromkeys(labels.notes):
-        warn(note, level - 1)
+        warn(note, level)
     return labels
 
 

@@ -341,7 +341,7 @@ class Annotations(Shown):
         if not new_classes:
             encode(label, "label", order=self.class_vocabulary, place=lambda row: place(int(rows[row])))
         codes, classes = self.class_vocabulary.extended(label)
-        unseen = unused_notes(item, label, classes, codes, lambda row: place(int(rows[row])))
+        unseen = unused_notes(label, classes, codes, lambda row: place(int(rows[row])))
         items = self.item_vocabulary.codes(item)
         known = items >= 0
         gold = np.full(self.n_items, -1, dtype=np.int32)

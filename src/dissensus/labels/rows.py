@@ -285,9 +285,7 @@ def several(value: Any) -> list[str]:
     return [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
 
 
-def unused_notes(
-    items: pa.Array, gold: pa.Array, classes: Vocabulary, used: Codes, place: Place
-) -> tuple[str, ...]:
+def unused_notes(gold: pa.Array, classes: Vocabulary, used: Codes, place: Place) -> tuple[str, ...]:
     """A note on gold classes that no annotator used; one that looks like a typing error is refused.
 
     ``used`` are the codes of the annotators' classes among all ``classes``; ``place`` says where a row is.
@@ -295,20 +293,20 @@ def unused_notes(
     codes = classes.codes(gold)
     counts, known = np.bincount(codes, minlength=len(classes)), classes.take(np.sort(used))
     unused = np.setdiff1d(np.arange(len(classes)), used).tolist()
-    for code in unused:
+    n_items = [counted((int(counts[code]), "{}", "item"))[0] for code in unused]
+    words = [f"{quoted(classes[code])} ({n})" for code, n in zip(unused, n_items, strict=True)]
+    for code, word in zip(unused, words, strict=True):
         meant = one_slip_away(classes[code], known)
         if meant is not None:
             row = int(np.flatnonzero(codes == code)[0])
-            more = counted((int(counts[code]) - 1, " (and for {} more)", "item"))
             raise DataError(
-                f"{place(row)}: gold says {quoted(classes[code])} for item {quoted(items[row].as_py())}"
-                f"{''.join(more)}, a class that no annotator used; if it means {quoted(meant)}, correct the "
-                f"gold labels, otherwise list all classes in {setting('classes')}"
+                f"{place(row)}: gold has {word}, a class that no annotator used; if it means "
+                f"{quoted(meant)}, correct the gold labels, else list all classes in {setting('classes')}"
             )
     if not unused:
         return ()
-    named = ", ".join(f"{quoted(classes[code])} ({counts[code]:,})" for code in unused[:MOST_NAMED])
     others = ", ".join(map(quoted, known[:MOST_NAMED])) + ", …" * (len(known) > MOST_NAMED)
+    named = ", ".join(words[:MOST_NAMED])
     return (f"gold has classes that no annotator used: {named}; annotators used {others}",)
 
 

@@ -46,11 +46,6 @@ class DelimitedTable(FileTable):
         self.columns = next(_records(source, self.delimiter, "strict"), (1, []))[1]
         refuse_doubled(self.columns, f"{self.name} line 1")
 
-    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
-        """The columns, as strings."""
-        table = self._read(list(columns))
-        return [table.column(name) for name in columns]
-
     def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
         """The columns, as strings, some rows at a time."""
         rows = 0
@@ -64,7 +59,7 @@ class DelimitedTable(FileTable):
             raise self._no_rows()
 
     @property
-    def at_once(self) -> int:
+    def at_once(self) -> int:  # type: ignore[override]
         """A file whose quotes hide line breaks may have to be read in one block."""
         block, _ = self._cutting
         return _BLOCK_MEMORY * block if block > _BLOCK else 0

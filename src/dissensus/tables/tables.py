@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from dissensus.tables.delimited import DelimitedTable
     from dissensus.tables.json_lines import JsonTable
 
-# Named columns, read when asked for, and where each row stands; a table in a file may be larger than memory.
 StreamedTable: TypeAlias = "ParquetTable | DelimitedTable | JsonTable"
-Table: TypeAlias = "StreamedTable | FrameTable | ArrowTable"
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
@@ -112,23 +110,41 @@ def recognise_format(source: Source) -> str:
     return "csv"
 
 
-class FileTable:
-    """What the tables in files share: rows are named after the file, columns are what they are called."""
+class Table:
+    """Named columns, read when asked for, and where each row stands. Rows are counted from 0."""
 
-    frame_kind = "pandas"
+    name: str
     columns: list[str]
+    frame_kind = "pandas"
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.name = source.name
+    def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns in their own types, by default all."""
+        raise NotImplementedError
 
-    def native(self, column: str) -> str:
-        """The column's name."""
+    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        """Columns of ids: of a file as strings, of a frame in their own types."""
+        table = self.typed(columns)
+        return [self.as_ids(table.column(name), name) for name in columns]
+
+    def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """The first rows."""
+        return self.typed(columns).slice(0, n)
+
+    def place(self, row: int) -> str:
+        """Where a row stands."""
+        return f"{self.name} row {row}"
+
+    def native(self, column: str) -> Any:
+        """The column's own name, which in a frame need not be a string."""
         return column
 
     def as_ids(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         """A column in its own type as ids."""
         return column
+
+    def order(self, column: str) -> Sequence[Any] | None:
+        """The order of a column's values, where it declares one."""
+        return None
 
     def holds_lists(self, column: str) -> bool:
         """Whether a column's cells are lists."""
@@ -138,22 +154,15 @@ class FileTable:
         """A column of lists."""
         return self.typed([column]).column(column).combine_chunks()
 
-    def order(self, column: str) -> None:
-        """Files declare no order."""
-        return
 
-    def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The first rows."""
-        return self.typed(columns).slice(0, n)
+class FileTable(Table):
+    """A table in a file, which may be larger than memory."""
 
-    def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Columns in their own types, by default all."""
-        raise NotImplementedError
+    at_once = 0  # bytes of memory without which it cannot be read in pieces
 
-    @property
-    def at_once(self) -> int:
-        """Most formats can be read in pieces of any size."""
-        return 0
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.name = source.name
 
 
 # ---- Parquet ------------------------------------------------------------------------------------------
@@ -176,11 +185,6 @@ class ParquetTable(FileTable):
             raise self._damaged() from None
         refuse_doubled(self.columns, self.name)
 
-    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
-        """The columns, as strings."""
-        table = self._read(list(columns))
-        return [self.as_ids(table.column(name), name) for name in columns]
-
     def holds_lists(self, column: str) -> bool:
         """Whether a column is of a list type."""
         return _is_list(self._file.schema_arrow.field(column).type)
@@ -201,15 +205,8 @@ class ParquetTable(FileTable):
 
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns in their own types, by default all."""
-        return self._read(self.columns if columns is None else list(columns))
-
-    def place(self, row: int) -> str:
-        """File and row."""
-        return f"{self.name} row {row}"
-
-    def _read(self, columns: list[str]) -> pa.Table:
         try:
-            table = self._file.read(columns=columns)
+            table = self._file.read(columns=self.columns if columns is None else list(columns))
             table.validate(full=True)
             table = with_class_names(table, self.name)
         except _UNREADABLE:
@@ -250,7 +247,7 @@ _KINDS = ("pandas", "polars", "pyarrow")  # kinds that results can be given back
 _PROBED = 20  # cells that tell whether a column holds lists
 
 
-class FrameTable:
+class FrameTable(Table):
     """Any data frame that narwhals knows; ids and labels keep their types.
 
     A lazy frame is collected. Rows are counted from 0, as ``iloc`` does.
@@ -266,25 +263,13 @@ class FrameTable:
         kind = self._frame.implementation.value
         self.frame_kind = kind if kind in _KINDS else "pandas"
 
-    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
-        """The columns in their own types."""
-        return [self._column(name) for name in columns]
-
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns in their own types, by default all."""
         return pa.table({name: self._column(name) for name in (self.columns if columns is None else columns)})
 
-    def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The first rows."""
-        return self.typed(columns).slice(0, n)
-
     def native(self, column: str) -> Any:
         """The column's own name, which need not be a string."""
         return self._native[column]
-
-    def as_ids(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-        """A column as ids."""
-        return column
 
     def holds_lists(self, column: str) -> bool:
         """Whether a column's cells are lists."""
@@ -294,20 +279,12 @@ class FrameTable:
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return False
 
-    def lists(self, column: str) -> pa.Array:
-        """A column of lists."""
-        return self._column(column).combine_chunks()
-
     def order(self, column: str) -> Sequence[Any] | None:
         """The categories of an ordered categorical, in their order."""
         import narwhals as nw
 
         kind = self._frame.get_column(self._native[column]).dtype
         return list(kind.categories) if isinstance(kind, nw.Enum) else None
-
-    def place(self, row: int) -> str:
-        """The row's number."""
-        return f"{self.name} row {row}"
 
     def _column(self, name: str) -> pa.ChunkedArray:
         if not len(self._frame):
@@ -409,16 +386,13 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-class ArrowTable(FileTable):
-    """Columns in memory, and a function that says where each row stood."""
+class ArrowTable(Table):
+    """Columns in memory, made from those of another table; each row stood in one of that table's."""
 
-    def __init__(self, data: pa.Table, like: Table, place: Callable[[int], str]) -> None:
-        self.name, self.columns, self.frame_kind = like.name, list(data.column_names), like.frame_kind
-        self._data, self._like, self._place = data, like, place
-
-    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
-        """The columns, as the table that they come from has ids."""
-        return [self._like.as_ids(self._data.column(name), name) for name in columns]
+    def __init__(self, data: pa.Table, origin: Table, rows: pa.Array) -> None:
+        self.name, self.columns, self.frame_kind = origin.name, data.column_names, origin.frame_kind
+        self.as_ids = origin.as_ids  # type: ignore[method-assign]
+        self._data, self._origin, self._rows = data, origin, rows
 
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns in their own types, by default all."""
@@ -430,7 +404,7 @@ class ArrowTable(FileTable):
 
     def place(self, row: int) -> str:
         """Where a row stood."""
-        return self._place(row)
+        return self._origin.place(self._rows[row].as_py())
 
 
 def unfold(table: Table, annotator: str, label: str, beside: Mapping[str, pa.ChunkedArray]) -> ArrowTable:
@@ -451,4 +425,4 @@ def unfold(table: Table, annotator: str, label: str, beside: Mapping[str, pa.Chu
     rows = pc.list_parent_indices(who)
     columns = {name: side.take(rows) for name, side in beside.items()}
     columns |= {annotator: pc.list_flatten(who), label: pc.list_flatten(what)}
-    return ArrowTable(pa.table(columns), table, lambda row: table.place(rows[row].as_py()))
+    return ArrowTable(pa.table(columns), table, rows)
