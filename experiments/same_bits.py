@@ -27,7 +27,6 @@ MODELS = {
     "cbcc": ["cbcc", "-s", "n_restarts=2"],
     "pgm-bp": ["pgm"],
     "pgm-pairwise": ["pgm", "-s", "m_step=pairwise", "-s", "bp_rounds=3"],
-    "pgm-mean-field": ["pgm", "-s", "messages=mean-field"],
     "pgm-vb": ["pgm", "-s", "inference=vb", "-s", "n_restarts=2"],
     "pgm-annealing": ["pgm", "-s", "inference=annealing", "-s", "max_iter=150"],
     "ibcc": ["ibcc"],

@@ -34,9 +34,6 @@ MODELS: dict[str, Callable[..., Model]] = {
     "pgm-pairwise": lambda **more: ds.PGM(
         4, 3, m_step="pairwise", bp_rounds=2, max_iter=ITERATIONS, tol=0.0, **more
     ),
-    "pgm-mean-field": lambda **more: ds.PGM(
-        4, 3, messages="mean-field", max_iter=ITERATIONS, tol=0.0, **more
-    ),
 }
 WITH_MESSAGES = [name for name in MODELS if name.startswith("pgm")]
 

@@ -104,8 +104,8 @@ def random_parameters(
     return theta, rng.dirichlet(np.full(K, 2.0)), rng.dirichlet(np.full(L, 2.0))
 
 
-def graph_of(annotations: ds.Annotations, *, mean_field: bool = False, dtype: Any = np.float64) -> Graph:
-    return Graph(annotations, Engine(dtype=dtype), mean_field=mean_field)
+def graph_of(annotations: ds.Annotations, *, dtype: Any = np.float64) -> Graph:
+    return Graph(annotations, Engine(dtype=dtype))
 
 
 def logs(theta: Array, psi: Array, omega: Array) -> Potentials:

@@ -25,7 +25,6 @@ BUILD: dict[str, Callable[[], Model]] = {
     "bp": lambda: ds.PGM(4, 3),
     "bp, pairwise": lambda: ds.PGM(4, 3, m_step="pairwise", bp_rounds=5),
     "bp, no priors": lambda: ds.PGM(4, 3, alpha=1.0, gamma=1.0, tau=1.0),
-    "mean field": lambda: ds.PGM(4, 3, messages="mean-field"),
     "vb": lambda: ds.PGM(4, 3, inference="vb"),
     "annealing": lambda: ds.PGM(4, 3, inference="annealing", max_iter=150),
     "dawid-skene": lambda: ds.DawidSkene(estimate="population"),
@@ -34,7 +33,7 @@ BUILD: dict[str, Callable[[], Model]] = {
     "one-coin, maximum likelihood": lambda: ds.OneCoin(smoothing=0.0, estimate="population"),
     "cbcc": lambda: ds.CBCC(3, max_iter=10, estimate="population"),
 }
-ITEM_SIDE = ("fmm", "bp", "bp, pairwise", "bp, no priors", "mean field", "vb", "annealing")
+ITEM_SIDE = ("fmm", "bp", "bp, pairwise", "bp, no priors", "vb", "annealing")
 TRUE_CLASS = tuple(name for name in BUILD if name not in ITEM_SIDE)
 
 

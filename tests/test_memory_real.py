@@ -46,7 +46,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     "pgm-restarts": lambda: ds.PGM(4, 8, max_iter=3, n_restarts=4, n_jobs=1),
     "pgm-rounds": lambda: ds.PGM(4, 8, max_iter=3, bp_rounds=4, bp_tol=0.0, n_jobs=1),
     "pgm-pairwise": lambda: ds.PGM(4, 8, m_step="pairwise", max_iter=3, n_jobs=1),
-    "pgm-mean-field": lambda: ds.PGM(4, 8, messages="mean-field", max_iter=3, n_jobs=1),
     "pgm-vb": lambda: ds.PGM(8, 4, inference="vb", max_iter=3, n_jobs=1),
     "pgm-annealing": lambda: ds.PGM(4, 4, inference="annealing", max_iter=5, n_restarts=2, n_jobs=1),
 }

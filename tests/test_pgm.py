@@ -134,13 +134,6 @@ def test_exact_em_never_falls_on_trees(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(usually(1, verify=3)))
-@pytest.mark.parametrize("name", SETTINGS)
-def test_mean_field_never_falls_on_any_graph(name: str, seed: int) -> None:
-    model = ds.PGM(4, 3, seed=seed, messages="mean-field", tol=0.0, max_iter=60, **SETTINGS[name])
-    assert_never_falls(model.fit(CROWD).trace_)
-
-
-@pytest.mark.parametrize("seed", range(usually(1, verify=3)))
 def test_one_annotator_cluster_never_falls_on_any_graph(seed: int) -> None:
     """With L = 1 nothing passes between items: belief propagation is exact, whatever the graph."""
     for inference in ("bp", "vb"):
@@ -183,14 +176,12 @@ def log_marginal(
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("messages", ["bp", "mean-field"])
 @pytest.mark.parametrize("seed", range(usually(1, verify=3)))
-def test_on_trees_variational_bayes_is_below_the_evidence(seed: int, messages: str) -> None:
+def test_on_trees_variational_bayes_is_below_the_evidence(seed: int) -> None:
     annotations = tree_crowd(3, 2, 2, seed)
     priors = {"alpha": 0.8, "gamma": 1.5, "tau": 1.2}
     exact = log_marginal(annotations, 2, 2, **priors)
-    settings = EXACT | {"m_step": "pairwise" if messages == "bp" else "product"}
-    model = ds.PGM(2, 2, inference="vb", messages=messages, seed=seed, tol=1e-9, **settings, **priors)
+    model = ds.PGM(2, 2, inference="vb", seed=seed, tol=1e-9, **EXACT, **priors)
     trace = model.fit(annotations).trace_
     assert (trace < exact).all()
     assert exact - trace[-1] < 3.0  # and not far below
@@ -313,12 +304,10 @@ def test_planted_clusters_and_the_population_are_found(planted: Simulation, infe
     assert gap["model"] < gap["counts"] / 2
 
 
-@pytest.mark.parametrize("settings", [{"m_step": "pairwise"}, {"messages": "mean-field"}])
 @pytest.mark.parametrize("inference", ["bp", "vb"])
-def test_variants_find_planted_clusters(
-    planted: Simulation, inference: str, settings: dict[str, Any]
-) -> None:
-    items, annotators = agreement(planted, fitted(planted.annotations, inference=inference, **settings))
+def test_pairwise_counts_find_planted_clusters(planted: Simulation, inference: str) -> None:
+    model = fitted(planted.annotations, inference=inference, m_step="pairwise")
+    items, annotators = agreement(planted, model)
     assert items > 0.95
     assert annotators > 0.95
 
@@ -602,7 +591,6 @@ def test_how_items_are_cut_into_shards_does_not_matter(
 
 CHANGES: dict[str, Any] = {
     "m_step": "pairwise",
-    "messages": "mean-field",
     "bp_rounds": 3,
     "bp_tol": 1e9,
     "damping": 0.5,
@@ -618,10 +606,8 @@ CHANGES: dict[str, Any] = {
 
 BASES: dict[str, dict[str, Any]] = {
     "bp": {"inference": "bp"},
-    "bp, mean field": {"inference": "bp", "messages": "mean-field"},
     "bp, four rounds": {"inference": "bp", "bp_rounds": 4},
     "vb": {"inference": "vb"},
-    "vb, mean field": {"inference": "vb", "messages": "mean-field"},
     "annealing": {"inference": "annealing"},
 }
 

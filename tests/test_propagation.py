@@ -428,66 +428,18 @@ def test_in_single_precision_strong_messages_that_have_gone_far_stay_numbers(sca
     np.testing.assert_allclose(graph.evidence(other), graph.evidence(plain), rtol=1e-5)
 
 
-# ---- mean field ----------------------------------------------------------------------------------------
-
-
-def mean_field_bound(annotations: ds.Annotations, potentials: Potentials, w: Array, z: Array) -> float:
-    """E_q[log joint] + H(q), label by label."""
-    bound = (w * potentials.log_psi).sum() + (z * potentials.log_omega).sum()
-    for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
-        bound += w[m] @ potentials.log_theta[:, :, y] @ z[n]
-    return float(bound - (w * np.log(w)).sum() - (z * np.log(z)).sum())
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("shape", ["tree", *LOOPY])
-def test_mean_field_is_a_lower_bound_that_never_falls(shape: str, seed: int) -> None:
-    if shape == "tree":
-        rows, parameters = tree("random", seed)
-        annotations = crowd([*rows, rows[0]], 4, 4, 3)
-    else:
-        annotations, parameters = loopy(LOOPY[shape][0], seed)
-    graph, potentials = graph_of(annotations, mean_field=True), logs(*parameters)
-    beliefs, bounds = settled(graph, potentials, rounds=1), []
-    for _ in range(30):
-        beliefs = graph.round(beliefs, potentials)
-        bounds.append(graph.evidence(beliefs))
-        np.testing.assert_allclose(
-            bounds[-1], mean_field_bound(annotations, potentials, beliefs.w, beliefs.z), rtol=1e-12
-        )
-    assert np.diff(bounds).min() > -1e-12
-    assert bounds[-1] < enumerated(annotations, *parameters).log_evidence
-
-
-def test_a_mean_field_round_by_hand() -> None:
-    """One item, one annotator, one label of class 0."""
-    theta = np.array([[[0.9, 0.1], [0.4, 0.6]], [[0.5, 0.5], [0.2, 0.8]]])
-    psi, omega = np.array([0.3, 0.7]), np.array([0.6, 0.4])
-    graph = graph_of(crowd([(0, 0, 0)], 1, 1, 2), mean_field=True)
-    start = graph.start(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
-    beliefs = graph.round(start, logs(theta, psi, omega))
-    w = psi * theta[:, 0, 0] ** 0.25 * theta[:, 1, 0] ** 0.75
-    w /= w.sum()
-    z = omega * theta[0, :, 0] ** w[0] * theta[1, :, 0] ** w[1]
-    np.testing.assert_allclose(beliefs.w[0], w, rtol=1e-12)
-    np.testing.assert_allclose(beliefs.z[0], z / z.sum(), rtol=1e-12)
-
-
 # ---- shards --------------------------------------------------------------------------------------------
 
 CROWD = ds.simulate(60, 12, 3, labels_per_item=5, seed=3).annotations
 
 
-@pytest.mark.parametrize("mean_field", [False, True])
-def test_how_items_are_cut_into_shards_does_not_matter(
-    mean_field: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_items_are_cut_into_shards_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     potentials = logs(*random_parameters(4, 3, 3, rng))
     start = rng.dirichlet(np.ones(4), size=60), rng.dirichlet(np.ones(3), size=12)
 
     def run() -> tuple[Array, ...]:
-        graph = graph_of(CROWD, mean_field=mean_field)
+        graph = graph_of(CROWD)
         beliefs = graph.settle(graph.start(*start), potentials, rounds=4, tol=0.0)
         statistics = graph.statistics(beliefs, potentials.log_theta)
         return beliefs.w, beliefs.z, statistics.label_mass, np.array(graph.evidence(beliefs))

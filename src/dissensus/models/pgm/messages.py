@@ -18,8 +18,6 @@ c times as large, Z_n and Z_e grow by c and the evidence stays, so messages are 
 A round works on one block of items at a time: it reads the block's rows of the last round's messages, fills
 those of the new ones, and returns additive statistics. The engine allocates both (``Engine.empty``), in
 memory or on disk. They have a row for each label; a block's pairs, which may be fewer, fill its first rows.
-``mean_field=True`` replaces (1) and (2) by their mean-field counterparts (z in place of ẑ, the
-expected logarithm in place of the logarithm of the expectation).
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import rel_entr, xlogy
+from scipy.special import rel_entr
 
 from dissensus.engine import Engine, total
 from dissensus.labels.annotations import Annotations
@@ -101,11 +99,8 @@ class Statistics:
 class Graph:
     """The blocks of some annotations, and what runs over them."""
 
-    def __init__(
-        self, labels: Annotations, engine: Engine, *, mean_field: bool = False, keep_cavities: bool = True
-    ) -> None:
+    def __init__(self, labels: Annotations, engine: Engine, *, keep_cavities: bool = True) -> None:
         self.blocks = engine.blocks(labels, PairBlock.of)
-        self.mean_field = mean_field
         self.keep_cavities = keep_cavities  # for pairwise beliefs; without, a pair costs half the memory
         self._shape = labels.n_items, labels.n_annotators, labels.n_labels
         self._engine = engine
@@ -135,9 +130,9 @@ class Graph:
         How far beliefs moved is measured only where it is asked for, as it costs time.
         """
         (K, L, _), (M, N, E) = potentials.log_theta.shape, self._shape
-        engine, n_rows = self._engine, 0 if self.mean_field else E  # mean field passes no messages
-        w, nu = engine.empty((M, K)), engine.empty((n_rows, L), engine.dtype)
-        incoming = engine.empty((n_rows if self.keep_cavities else 0, L), engine.dtype)
+        engine = self._engine
+        w, nu = engine.empty((M, K)), engine.empty((E, L), engine.dtype)
+        incoming = engine.empty((E if self.keep_cavities else 0, L), engine.dtype)
         log_psi = potentials.log_psi
         each = []
         for block in self.blocks.blocks:
@@ -146,7 +141,7 @@ class Graph:
             before = beliefs.w[items], beliefs.nu[rows], own_psi
             each.append(RoundRows(*before, w[items], nu[rows], incoming[rows]))
         parts = self.blocks.map(
-            _mean_field_step if self.mean_field else _round_step,
+            _round_step,
             each,
             z=beliefs.z,
             log_theta=potentials.log_theta,
@@ -197,12 +192,10 @@ class Graph:
         return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z))
 
     def evidence(self, beliefs: Beliefs, pair_terms: float | None = None) -> float:
-        """log Z in Bethe's form (3); under mean field, its lower bound.
+        """log Z in Bethe's form (3).
 
         ``pair_terms`` are those that the next round found, where there was one.
         """
-        if self.mean_field:
-            return beliefs.node_terms
         if pair_terms is None:
             rows = [beliefs.nu[block.rows] for block in self.blocks.blocks]
             (pair_terms,) = total(self.blocks.map(_pair_terms_step, rows, z=beliefs.z))
@@ -231,7 +224,7 @@ class RoundPart:
     """What one block adds to a round."""
 
     who: Annotators
-    logits: Array  # (who, L): Σ_e log ν_e(l), or its mean-field counterpart
+    logits: Array  # (who, L): Σ_e log ν_e(l)
     item_mass: Array  # (K,)
     item_terms: float
     pair_terms: float  # Σ_e log Z_e of the beliefs that the round began with
@@ -338,24 +331,3 @@ def _round_step(
         logits[places] += layout.by_annotator.of_logs(new, furthest)
     moved = float(rel_entr(w, rows.w_before).sum()) if measure else 0.0
     return RoundPart(block.who, logits, column_sums(w), item_terms, pair_terms, moved)
-
-
-def _mean_field_step(
-    block: PairBlock, rows: RoundRows, z: Array, log_theta: Array, damping: float, measure: bool
-) -> RoundPart:
-    K, L, P = log_theta.shape
-    w, logits = rows.w, np.zeros((block.n_who, L))
-    item_terms = 0.0
-    shards = zip(block.layouts, block.item_slices, block.places, strict=True)
-    for layout, items, places in shards:
-        logs = (layout.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
-        # log w_mk = log ψ_k + Σ_e Σ_l z_nl log F_akl
-        mu = messages(layout, logs, np.take(z, layout.annotator, axis=0))
-        own_psi = rows.log_psi if rows.log_psi.ndim == 1 else rows.log_psi[items]
-        w[items], _ = softmax_rows(layout.by_item.of_rows(mu) + own_psi)
-        nu = messages(layout, logs.transpose(0, 2, 1), np.take(w[items], layout.item, axis=0))
-        # Given w, Σ_n log Z_n holds the pairs' and the annotators' terms; the items' own remain.
-        item_terms += float((w[items] * own_psi).sum() - xlogy(w[items], w[items]).sum())
-        logits[places] += layout.by_annotator.of_rows(nu)
-    moved = float(rel_entr(w, rows.w_before).sum()) if measure else 0.0
-    return RoundPart(block.who, logits, column_sums(w), item_terms, 0.0, moved)

@@ -134,9 +134,6 @@ class PGM(Model):
         '``"product"`` multiplies the beliefs of item and annotator (the paper\'s M-step); ``"pairwise"`` '
         "uses the belief of each pair (that of exact EM).",
     )
-    messages: str = setting(
-        "bp", choice("bp", "mean-field"), '``"bp"``, or ``"mean-field"``, its coarser relative.'
-    )
     bp_rounds: int = setting(1, integer(1), "Rounds of messages in each iteration, at most.")
     bp_tol: float | None = setting(
         None,
@@ -222,16 +219,12 @@ class PGM(Model):
     def _without_effect(self) -> dict[str, str]:
         """Settings that have no effect, and why."""
         if self.inference == "annealing":
-            steering = ("m_step", "messages", "bp_rounds", "bp_tol", "damping")
+            steering = ("m_step", "bp_rounds", "bp_tol", "damping")
             return dict.fromkeys(steering, "with inference='annealing', which passes no messages")
         idle = dict.fromkeys(
             ("n_best", "temperature", "cooling", "ascent"),
             f"with inference={self.inference!r}, which does not anneal",
         )
-        if self.messages == "mean-field":
-            idle |= dict.fromkeys(
-                ("m_step", "damping"), "with messages='mean-field', which keeps no messages"
-            )
         if self.bp_rounds == 1:
             idle["bp_tol"] = "with bp_rounds=1, since nothing follows the one round"
         return idle
@@ -265,9 +258,9 @@ class PGM(Model):
         reports the objective of the state that it began with, which needs the first of these messages. The
         fit stops with that state; what came after it is dropped.
 
-        The objective is Bethe's log-evidence plus the priors' terms. It never falls under mean field, where
-        it is a lower bound, and with pairwise counts and settled messages on a tree, where it is exact.
-        Elsewhere it may swing; when it keeps swinging, messages are damped.
+        The objective is Bethe's log-evidence plus the priors' terms. It never falls with pairwise counts and
+        settled messages on a tree, where it is exact. Elsewhere it may swing; when it keeps swinging,
+        messages are damped.
         """
         if prior is not None:
             prior = prior_worth * row_shares(checked_prior(self, prior, annotations))
@@ -275,7 +268,7 @@ class PGM(Model):
             self._fit_annealing(annotations, engine, prior)
             return
         pairwise = self.m_step == "pairwise"
-        graph = Graph(annotations, engine, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
+        graph = Graph(annotations, engine, keep_cavities=pairwise)
         learner: MStep = MaximumPosterior(self._priors(annotations.n_classes))
         if self.inference == "vb":
             learner = VariationalBayes(*self._concentrations(annotations.n_classes))
