@@ -300,14 +300,6 @@ def assert_same_labels(first: ds.Annotations, second: ds.Annotations) -> None:
 # ---- what the draws say -------------------------------------------------------------------------------
 
 
-def test_confusions_are_distributions_with_intervals(fitted: ds.HPGM) -> None:
-    frame = fitted.confusion_frame()
-    assert len(frame) == 30 * 3 * 3
-    sums = frame.groupby(["annotator", "population"])["p"].sum()
-    np.testing.assert_allclose(sums, 1.0, atol=1e-5)
-    assert ((frame["low"] <= frame["p"]) & (frame["p"] <= frame["high"])).all()
-
-
 def test_two_camps_are_together_among_themselves() -> None:
     rng = np.random.default_rng(3)
     rows = [

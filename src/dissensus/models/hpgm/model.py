@@ -453,7 +453,7 @@ class HPGM(SampledMixin, Model):
         return self.draws_.cluster_view(self.annotator_weights_)
 
     def annotator_draws(self) -> list[AnnotatorDraw]:
-        """What each whole draw says of every annotator: information, agreement, confusion."""
+        """What each whole draw says of every annotator: information and agreement."""
         self._check_fitted()
         return list(self.draws_.annotator_draws(self.seed))
 
@@ -474,30 +474,6 @@ class HPGM(SampledMixin, Model):
             columns[f"model_{name}"] = drawn.mean(axis=0)
             columns[f"model_{name}_low"], columns[f"model_{name}_high"] = low, high
         return columns
-
-    def confusion_frame(self, interval: float = 0.9) -> Any:
-        """One row for each annotator, each answer of the population and each answer of theirs.
-
-        ``p`` is the chance that the annotator answers ``label`` where the population answers ``population``;
-        ``low`` and ``high`` are its credible interval.
-
-        Parameters
-        ----------
-        interval
-            Size of the credible intervals, such as 0.9.
-        """
-        drawn = np.stack([draw.confusion.astype(np.float32) for draw in self.annotator_draws()])
-        low, high = np.quantile(drawn, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
-        N, P = drawn.shape[1:3]
-        columns = {
-            "annotator": np.repeat(self.annotators_, P * P),
-            "population": np.tile(np.repeat(self.classes_, P), N),
-            "label": np.tile(self.classes_, N * P),
-            "p": drawn.mean(axis=0).ravel(),
-            "low": low.ravel(),
-            "high": high.ravel(),
-        }
-        return make_frame(columns, self.frame_kind_)
 
     def co_clustering(self, what: str = "annotators", ids: Any = None) -> Array:
         """P(two of them are in one cluster), over ``ids`` (None: all ``"annotators"`` or ``"items"``).

@@ -169,7 +169,6 @@ class AnnotatorDraw:
 
     information: Array  # (N,): nats that a label of theirs tells about the item's cluster
     agreement: Array  # (N,): the chance that it equals a label of the population
-    confusion: Array  # (N, P, P): [n, p] is the distribution of their labels where the population answers p
 
 
 @dataclass(frozen=True)
@@ -289,9 +288,7 @@ class Draws(Record):
             ratio = theirs / np.maximum(alone[:, :, None], TINY)
             information = np.einsum("npk,npk,k->n", theirs, np.log(np.maximum(ratio, TINY)), size)
             agreement = np.einsum("npk,kp->n", theirs, by_cluster)
-            crowd = np.maximum(by_cluster.sum(axis=0), TINY)
-            confusion = np.einsum("nqk,kp->npq", theirs, by_cluster) / crowd[:, None]
-            yield AnnotatorDraw(information, agreement, confusion)
+            yield AnnotatorDraw(information, agreement)
 
     def co_clustering(self, what: str, codes: NDArray[np.integer]) -> Array:
         """(n, n): P(i and j are in one cluster), of some ``"items"`` or ``"annotators"``."""
