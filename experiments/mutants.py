@@ -210,13 +210,6 @@ OURS = [
         "test_propagation.py",
     ),
     Mutant(
-        "mean field without the items' entropy",
-        PROPAGATION,
-        " - xlogy(w[items], w[items]).sum())",
-        ")",
-        "test_propagation.py",
-    ),
-    Mutant(
         "pairwise beliefs without their norm",
         PROPAGATION,
         "    left /= sums_of_beliefs[:, None]\n",
