@@ -33,7 +33,6 @@ MODELS = {
     "ebcc": ["ebcc"],
     "log-linear": ["log-linear"],
     "mace": ["mace"],
-    "glad": ["glad"],
     "hpgm": ["hpgm", "-s", "n_sweeps=20", "-s", "n_chains=2"],
     "latent": ["latent", "-s", "n_sweeps=20"],
 }

@@ -29,7 +29,6 @@ from reproduction.tables import line, table
 CANDIDATES: dict[str, Any] = {
     "majority": ds.MajorityVote(),
     "one-coin": ds.OneCoin(),
-    "GLAD": ds.GLAD(),
     "MACE": ds.MACE(),
     "Dawid–Skene": ds.DawidSkene(),
     "CBCC": ds.CBCC(),

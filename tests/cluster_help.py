@@ -28,7 +28,6 @@ MODELS: dict[str, Callable[..., Model]] = {
     "ebcc": lambda **more: ds.EBCC(2, max_iter=ITERATIONS, tol=0.0, **more),
     "log-linear": lambda **more: ds.LogLinear(max_iter=ITERATIONS, tol=0.0, **more),
     "mace": lambda **more: ds.MACE(max_iter=ITERATIONS, tol=0.0, **more),
-    "glad": lambda **more: ds.GLAD(max_iter=ITERATIONS, tol=0.0, **more),
     "pgm-bp": lambda **more: ds.PGM(4, 3, max_iter=ITERATIONS, tol=0.0, **more),
     "pgm-vb": lambda **more: ds.PGM(4, 3, inference="vb", max_iter=ITERATIONS, tol=0.0, **more),
     "pgm-pairwise": lambda **more: ds.PGM(

@@ -41,7 +41,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     "ebcc": lambda: ds.EBCC(2, max_iter=3, n_jobs=1),
     "log-linear": lambda: ds.LogLinear(max_iter=3, n_jobs=1),
     "mace": lambda: ds.MACE(max_iter=3, n_jobs=1),
-    "glad": lambda: ds.GLAD(max_iter=3, n_jobs=1),
     "pgm": lambda: ds.PGM(4, 8, max_iter=3, n_jobs=1),
     "pgm-restarts": lambda: ds.PGM(4, 8, max_iter=3, n_restarts=4, n_jobs=1),
     "pgm-rounds": lambda: ds.PGM(4, 8, max_iter=3, bp_rounds=4, bp_tol=0.0, n_jobs=1),

@@ -47,7 +47,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "ebcc": {"n_subtypes": 2, "max_iter": 10},
     "log-linear": {"max_iter": 15},
     "mace": {"max_iter": 15},
-    "glad": {"max_iter": 10},
     "pgm": {"n_item_clusters": 3, "n_annotator_clusters": 2, "max_iter": 20},
     "hpgm": {"n_item_clusters": 4, "n_annotator_clusters": 3, "n_chains": 2, "n_sweeps": 12},
     "latent": {"n_annotator_dimensions": 2, "n_sweeps": 12},

@@ -109,7 +109,7 @@ def shuffled_crowd(seed: int) -> ds.Annotations:
     return crowd(said, 3, seen)
 
 
-CHANCES = ("OneCoin", "DawidSkene", "CBCC", "IBCC", "EBCC", "LogLinear", "GLAD", "MACE")
+CHANCES = ("OneCoin", "DawidSkene", "CBCC", "IBCC", "EBCC", "LogLinear", "MACE")
 
 
 @pytest.mark.slow

@@ -348,7 +348,6 @@ def test_gold_mends_a_class_that_votes_swallow() -> None:
 
 EXACT: dict[str, dict[str, Any]] = {
     "mace": {},
-    "glad": {},
     "dawid-skene": {},
     "one-coin": {},
     "cbcc": {"n_annotator_clusters": 2},
@@ -379,7 +378,7 @@ def test_the_objective_never_falls(name: str, gold_share: float) -> None:
 def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> None:
     """Six of nine annotators swap two classes: gold for a third of the items turns the rest round.
 
-    A vote cannot do that, and GLAD's prior expects annotators to be right.
+    A vote cannot do that.
     """
     rng = np.random.default_rng(5)
     truth = rng.integers(2, size=150)
@@ -393,7 +392,7 @@ def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> N
     found = model.fit(annotations, prior=prior).label_distributions_
     np.testing.assert_allclose(found[:50], prior[:50], atol=1e-12)
     right = (found[50:].argmax(axis=1) == truth[50:]).mean()
-    if name in ("majority", "glad"):
+    if name == "majority":
         assert right < 0.9
     else:
         assert right > 0.9
@@ -463,41 +462,6 @@ def test_the_bound_of_mace_by_hand() -> None:
     """One annotator, one label, two classes: the marginal likelihood of a label is ½ exactly."""
     model = ds.MACE(max_iter=500, tol=0.0).fit(crowd([(0, 0, 0)], 2))
     assert math.log(0.5) - 0.5 < model.trace_[-1] < math.log(0.5)
-
-
-@pytest.mark.no_cover
-@pytest.mark.slow
-def test_glad_finds_crowd_kits_maximum() -> None:
-    """Both climb the same log-posterior; crowd-kit stops a little below."""
-    peers = pytest.importorskip("crowdkit.aggregation")
-    annotations, _ = errors_together(M=60, N=8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        peer = peers.GLAD(n_iter=60, tol=1e-9, m_step_max_iter=50).fit(frame(annotations))
-    model = ds.GLAD(max_iter=2000, tol=1e-10).fit(annotations)
-    alphas, betas = peer.alphas_.sort_index().to_numpy(), peer.betas_.sort_index().to_numpy()
-    np.testing.assert_allclose(model.abilities_, alphas, atol=0.02)
-    np.testing.assert_allclose(model.ease_, betas, atol=0.05)
-    theirs = peer.probas_.sort_index().to_numpy()
-    np.testing.assert_allclose(model.posterior_, theirs, atol=0.01)
-
-
-def test_glads_objective_by_enumeration() -> None:
-    """Σ_m log Σ_k (1/P) Π P(label | class) and the priors, written out."""
-    annotations = crowd([(m, n, (m * n + n) % 3) for m in range(5) for n in range(4)], 3)
-    model = ds.GLAD(max_iter=7, tol=0.0).fit(annotations)
-    total = -0.5 * float(((model.abilities_ - 1) ** 2).sum() + ((model.ease_ - 1) ** 2).sum())
-    for m in range(5):
-        chances = []
-        for k in range(3):
-            chance = 1 / 3
-            for n in range(4):
-                right = 1 / (1 + math.exp(-model.abilities_[n] * math.exp(model.ease_[m])))
-                chance *= right if (m * n + n) % 3 == k else (1 - right) / 2
-            chances.append(chance)
-        total += math.log(sum(chances))
-        np.testing.assert_allclose(model.posterior_[m], np.array(chances) / sum(chances), rtol=1e-9)
-    np.testing.assert_allclose(model.trace_[-1], total, rtol=1e-12)
 
 
 # ---- the choice ----------------------------------------------------------------------------------------

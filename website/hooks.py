@@ -39,7 +39,7 @@ GROUPS = {
         "MajorityVote",
     ],
     "Models of one true class": [
-        *("DawidSkene", "OneCoin", "LogLinear", "IBCC", "EBCC", "CBCC", "MACE", "GLAD"),
+        *("DawidSkene", "OneCoin", "LogLinear", "IBCC", "EBCC", "CBCC", "MACE"),
         *("models.confusion.gold_prior", "evaluate.gold.gold_accuracy", "evaluate.compare.choose_truth"),
     ],
     "Models of other answers": [

@@ -26,7 +26,6 @@ MODELS = {
     # a number or a few for every annotator
     "one-coin": "dissensus.models.dawid_skene:OneCoin",
     "mace": "dissensus.models.mace:MACE",
-    "glad": "dissensus.models.glad:GLAD",
     # clusters of items, or weights of features
     "fmm": "dissensus.models.fmm:FMM",
     "dirichlet-regression": "dissensus.models.dirichlet_regression:DirichletRegression",
