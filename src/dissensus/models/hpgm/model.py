@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError, require
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.display import make_frame
 from dissensus.labels.features import features_of
 from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
