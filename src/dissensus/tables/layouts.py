@@ -234,18 +234,43 @@ def read_long(
     if columns.item is None:
         _ask_where_ids_count_rows(table, item)
     order = table.order(label)
-    ids, rows, notes = _with_labels(table, [item, annotator, label], missing)
-    annotations = Annotations.from_arrays(
-        *ids,
+    return from_rows(
+        table,
+        columns,
+        {"item": item, "annotator": annotator, "label": label},
+        table.ids([item, annotator, label]),
+        missing,
         classes=classes if classes is not None else order,
         duplicates=duplicates,
+        label_type="nominal" if order is None else "ordinal",
+    )
+
+
+def from_rows(
+    table: Table,
+    columns: Columns,
+    roles: Mapping[str, str],
+    ids: Sequence[Any],
+    missing: Missing = KEEP_BLANKS,
+    notes: Sequence[str] = (),
+    **settings: Any,
+) -> Annotations:
+    """Labels of the rows that have one; ``ids`` are the items, annotators and labels of all rows."""
+    labels, rows = to_arrow(ids[2], "label"), None
+    none = missing.among(labels)
+    if none.all():
+        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
+    if none.any():
+        rows = np.flatnonzero(~none)
+        ids = [to_arrow(column, "id").take(places(rows)) for column in (*ids[:2], _whole_numbers(labels))]
+    annotations = Annotations.from_arrays(
+        *ids,
         frame_kind=table.frame_kind,
         place=table.place if rows is None else lambda row: table.place(int(rows[row])),
-        label_type="nominal" if order is None else "ordinal",
-        notes=notes,
+        notes=(*notes, *missing.notes(int(none.sum()))),
+        **settings,
     )
-    annotations = replace(annotations, columns_read={"item": item, "annotator": annotator, "label": label})
-    return with_constant_columns(annotations, table, columns.text, ids[0], rows)
+    return with_constant_columns(replace(annotations, columns_read=roles), table, columns.text, ids[0], rows)
 
 
 def unfolded(table: Table, columns: Columns) -> Table:
@@ -345,22 +370,6 @@ def _first_in_item(codes: Codes, side: pa.Array, n_items: int) -> tuple[pa.Array
     value = numbers(pc.fill_null(side.dictionary_encode().indices, -1))
     differs = value[filled] != value[first[codes[filled]]]
     return side.take(column(np.maximum(first, 0), first >= 0)), len(np.unique(codes[filled][differs]))
-
-
-def _with_labels(
-    table: Table, columns: list[str], missing: Missing
-) -> tuple[list[Any], NDArray[np.intp] | None, tuple[str, ...]]:
-    """The three columns without the rows that have no label; which rows are left (None: all); notes."""
-    ids: list[Any] = list(table.ids(columns))
-    labels = to_arrow(ids[2], "label")
-    none = missing.among(labels)
-    if not none.any():
-        return ids, None, ()
-    rows = np.flatnonzero(~none)
-    if not len(rows):
-        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
-    kept = [to_arrow(column, "id").take(places(rows)) for column in (*ids[:2], _whole_numbers(labels))]
-    return kept, rows, missing.notes(int(none.sum()))
 
 
 def _ask_where_ids_count_rows(table: Table, item: str) -> None:
@@ -549,23 +558,20 @@ def read_table(
     duplicates: Duplicates,
     layout: Layout | None,
     blanks: Missing,
-) -> tuple[Annotations, tuple[str, str]]:
-    """The labels, and what the source calls its item and annotator columns."""
+) -> Annotations:
+    """Labels of a table in any of the three layouts."""
     if len(table.columns) < 2:
         raise DataError(
             f"{table.name}: this is not a table: it has one column only ({listed(table.columns)}); give one "
             "row for each label with the columns item, annotator and label, and commas or tabs between them"
         )
     layout = layout or guess_layout(table, columns)
-    if layout == "long":
-        refuse_several_missing(table.columns, columns, table.name)
-    item = item_column(table, columns, layout)
     if layout == "counts":
-        return read_counts(table, columns, classes), (item, "annotator")
+        return read_counts(table, columns, classes)
     if layout == "wide":
-        return read_wide(table, columns, classes, duplicates, blanks), (item, "annotator")
-    annotator = columns.annotator if isinstance(columns.annotator, str) else "annotator"
-    return read_long(table, columns, classes, duplicates, blanks), (item, annotator)
+        return read_wide(table, columns, classes, duplicates, blanks)
+    refuse_several_missing(table.columns, columns, table.name)
+    return read_long(table, columns, classes, duplicates, blanks)
 
 
 # ---- kinds of labels, and what a person should know of them -------------------------------------------
