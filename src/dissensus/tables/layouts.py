@@ -42,10 +42,10 @@ from dissensus.labels.vocabulary import (
     is_text,
     lookalikes,
     marks,
-    numbers,
     places,
     quoted,
     to_arrow,
+    without_nulls,
 )
 from dissensus.tables.columns import (
     ITEM_SIDE,
@@ -360,7 +360,7 @@ def _first_in_item(
     """Each item's first value that is not blank, and how many items have several different ones."""
     coded = side.dictionary_encode().combine_chunks()
     values = to_arrow(coded.dictionary, "text") if is_text(coded.dictionary.type) else coded.dictionary
-    value = numbers(pc.fill_null(coded.indices, len(values)))
+    value = without_nulls(coded.indices, len(values))
     value = value if rows is None else value[rows]
     filled = np.flatnonzero(~np.append(_blank(values), True)[value])
     if not len(filled):
