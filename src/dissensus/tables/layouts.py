@@ -42,10 +42,10 @@ from dissensus.labels.vocabulary import (
     is_text,
     lookalikes,
     marks,
-    numbers,
     places,
     quoted,
     to_arrow,
+    without_nulls,
 )
 from dissensus.tables.columns import (
     ITEM_SIDE,
@@ -307,9 +307,7 @@ def with_constant_columns(
         return labels
     codes, sides = labels.item_vocabulary.codes(item), dict[str, pa.Array]()
     for name, side in _readable(table, beside, notes).items():
-        first, n_differ = _first_in_item(
-            codes, side if rows is None else side.take(places(rows)), labels.n_items
-        )
+        first, n_differ = _first_in_item(codes, side, rows, labels.n_items)
         if name == text and n_differ:
             notes.append(
                 f"{quoted(name)} differs within {n_differ:,} of {labels.n_items:,} items, and the first text "
@@ -345,7 +343,7 @@ def _are_texts(values: Sequence[str | None]) -> bool:
     return len(own) > 1 and sum(map(len, own)) >= _LONG * len(own) and len(set(own)) >= _MOSTLY * len(own)
 
 
-def _readable(table: Table, names: Sequence[str], notes: list[str]) -> dict[str, pa.Array]:
+def _readable(table: Table, names: Sequence[str], notes: list[str]) -> dict[str, pa.ChunkedArray]:
     """Columns in their own types; one that cannot be read, or holds lists, is left out."""
     try:
         sides = table.typed(names)
@@ -356,20 +354,25 @@ def _readable(table: Table, names: Sequence[str], notes: list[str]) -> dict[str,
             notes.append(f"the column {quoted(names[0])} is left out: {error}")
         return {}
     plain = [name for name in names if not pa.types.is_nested(sides.column(name).type)]
-    return {name: sides.column(name).combine_chunks() for name in plain}
+    return {name: sides.column(name) for name in plain}
 
 
-def _first_in_item(codes: Codes, side: pa.Array, n_items: int) -> tuple[pa.Array | None, int]:
+def _first_in_item(
+    codes: Codes, side: pa.ChunkedArray, rows: NDArray[np.intp] | None, n_items: int
+) -> tuple[pa.Array | None, int]:
     """Each item's first value that is not blank, and how many items have several different ones."""
-    side = to_arrow(side, "text") if is_text(side.type) else side
-    filled = np.flatnonzero(~_blank(side))
+    coded = side.dictionary_encode().combine_chunks()
+    values = to_arrow(coded.dictionary, "text") if is_text(coded.dictionary.type) else coded.dictionary
+    value = without_nulls(coded.indices, len(values))
+    value = value if rows is None else value[rows]
+    filled = np.flatnonzero(~np.append(_blank(values), True)[value])
     if not len(filled):
         return None, 0
     first = np.full(n_items, -1)
     first[codes[filled[::-1]]] = filled[::-1]
-    value = numbers(pc.fill_null(side.dictionary_encode().indices, -1))
     differs = value[filled] != value[first[codes[filled]]]
-    return side.take(column(np.maximum(first, 0), first >= 0)), len(np.unique(codes[filled][differs]))
+    found = values.take(column(value[first].astype(np.int64), first >= 0))
+    return found, len(np.unique(codes[filled][differs]))
 
 
 def _ask_where_ids_count_rows(table: Table, item: str) -> None:
