@@ -100,6 +100,8 @@ CALLS: dict[str, Callable[[Any, Path], Any]] = {
     "GuidedClassifier": lambda labels, _: (
         ds.GuidedClassifier(ds.FMM(2, seed=0)).fit(FEATURES, labels).predict(FEATURES).tolist()
     ),
+    "score": lambda labels, _: ds.score(MODEL, labels).values["score_items"].value,
+    "score frame": lambda labels, _: ds.score(MODEL.to_frame(), labels, n_boot=0).values["score_items"].value,
     "model.fit": lambda labels, _: values(ds.FMM(2, seed=0).fit(labels).to_frame()),
     "model.fit gold": lambda labels, _: ds.DawidSkene().fit(labels, gold=GOLD).posterior_.tolist(),
     "model.fit_predict": lambda labels, _: len(ds.MajorityVote().fit_predict(labels)),
