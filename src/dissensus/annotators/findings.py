@@ -258,7 +258,7 @@ def _labelled_by(annotations: Annotations, code: NDArray[np.intp]) -> NDArray[An
 
 
 def _rating_queue(annotations: Annotations, model: Model | None, budget: int | None, each: int) -> LabelQueue:
-    """Items whose mean rating is known least: within a budget, or those with far wider intervals than usual."""
+    """Items whose mean rating is known least, or whose interval is far wider than usual without a budget."""
     fitted: Any = build_model("ratings", {}).fit(annotations) if model is None else model
     fitted.check_labels(annotations)
     width, n = 2 * 1.645 * fitted.errors_, np.diff(annotations.item_pointers)  # of a 90 % interval
