@@ -140,7 +140,7 @@ def test_from_the_queue_through_label_studio_and_back(tmp_path: Path) -> None:
     sizes = ["-s", "n_chains=2", "-s", "n_sweeps=40"]
     run("fit", file, "--model", "hpgm", *sizes, "-o", first, "--no-report")
     tasks = tmp_path / "tasks.json"
-    run("queue", first, "--items", texts, "--each", 2, "--budget", 40, "--for", "label-studio", "-o", tasks)
+    run("plan", first, "--items", texts, "--each", 2, "--budget", 40, "--for", "label-studio", "-o", tasks)
     given = json.loads(tasks.read_text())
     assert given
     assert all(task["data"]["text"] == f"Text {task['data']['item']}" for task in given)

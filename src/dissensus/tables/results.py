@@ -163,7 +163,7 @@ def versions() -> dict[str, str]:
 
 
 def label_table(annotations: Annotations) -> pa.Table:
-    """One row per label: item, annotator, label; without annotators, one row per item with counts."""
+    """The labels as ``dissensus import`` writes them: a row for each, or for each item with counts."""
     import pyarrow as pa
 
     from dissensus.tables.layouts import COUNT
@@ -172,7 +172,17 @@ def label_table(annotations: Annotations) -> pa.Table:
         counts = {f"{COUNT}{name}": annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
         return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
     columns = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
-    return pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in columns})
+    table = pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in columns})
+    if annotations.label_type != "pairwise":
+        return table
+    sides = annotations.item_table.select(["left", "right"]).take(pa.array(annotations.item))
+    told = zip(table["item"].to_pylist(), *(side.to_pylist() for side in sides.columns), strict=True)
+    questions = [
+        item.removesuffix(f"{left} | {right}").removesuffix(": ") or None for item, left, right in told
+    ]
+    asked = {"question": pa.array(questions, pa.string())} if any(questions) else {}
+    who = {"annotator": table["annotator"], "winner": table["label"]}
+    return pa.table(asked | {"left": sides["left"], "right": sides["right"]} | who)
 
 
 def write_csv(frame: Any, path: Path) -> None:
