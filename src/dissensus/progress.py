@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from html import escape
 
 from dissensus.params import Rule
@@ -48,17 +49,16 @@ def shown(progress: ShowProgress = None) -> Iterator[Progress]:
             _silenced.set(before)
         return
     with _opening:
-        outer, _display = _display, _display or _Display()
-        own = _display
-    part = object()  # several may be going on at once, on threads
+        outer, own = _display, _display or _Display()
+        _display = own
+    part = None if outer is None else object()  # several may be going on at once, on threads
     try:
-        yield own.tell_whole if outer is None else lambda what, share: own.tell_part(part, what)
+        yield partial(own.tell, part)
     finally:
+        own.parts.pop(part, None)
         if outer is None:
             _display = None
             own.close()
-        else:
-            own.parts.pop(part, None)
 
 
 def silent(what: str, share: float) -> None:
@@ -71,8 +71,7 @@ def counted(what: str, total: int, progress: ShowProgress = None, pace: float = 
     with shown(progress if total else False) as tell:
         if pace:
             tell(f"{what}, about {in_words(total / pace)}", 0.0)
-        clock = Clock(tell, total)
-        yield lambda steps: clock.tick(steps, what)
+        yield partial(Clock(tell, total).tick, what=what)
 
 
 def in_words(seconds: float) -> str:
@@ -86,10 +85,8 @@ class Clock:
     """Expected time left, from the weight of the work done since it was started and that still to do."""
 
     def __init__(self, progress: Progress, to_do: float) -> None:
-        self._progress = progress
-        self._to_do = to_do
-        self._done = 0.0
-        self._started = time.perf_counter()
+        self._progress, self._to_do = progress, to_do
+        self._done, self._started = 0.0, time.perf_counter()
 
     def expect(self, to_do: float) -> None:
         """What is still to do, known better than before."""
@@ -99,10 +96,9 @@ class Clock:
         """So much more is done."""
         self._done += weight
         self._to_do = max(self._to_do - weight, 0.0)
-        share = self._done / (self._done + self._to_do)
-        elapsed = time.perf_counter() - self._started
-        left = elapsed * self._to_do / self._done if self._done else 0.0  # at the pace so far
-        self._progress(f"{what}, {in_words(left)} left", share)
+        pace = (time.perf_counter() - self._started) / self._done if self._done else 0.0  # so far
+        left = in_words(pace * self._to_do)
+        self._progress(f"{what}, {left} left", self._done / (self._done + self._to_do))
 
 
 # ---- displays -----------------------------------------------------------------------------------------
@@ -123,27 +119,24 @@ class _Display:
         self._thread = threading.Thread(target=self._keep_drawing, name="progress", daemon=True)
         self._thread.start()
 
-    def tell_whole(self, what: str, share: float) -> None:
-        if share > max(self.share, LEAST_SHARE):  # at the pace so far
-            now = time.monotonic()
-            self._expected = now + (now - self._started) * (1 - share) / share
-        begins, self.whole, self.share = what != self.whole, printable(what), share
-        self._drawn_at_once(begins)
-
-    def tell_part(self, part: object, what: str) -> None:
-        begins, self.parts[part] = part not in self.parts, printable(what)
-        self._drawn_at_once(begins)
-
-    def _drawn_at_once(self, begins: bool) -> None:
+    def tell(self, part: object | None, what: str, share: float) -> None:
+        """Note what is being done: of the whole where ``part`` is None."""
+        if part is not None:
+            begins, self.parts[part] = part not in self.parts, printable(what)
+        else:
+            if share > max(self.share, LEAST_SHARE):  # at the pace so far
+                now = time.monotonic()
+                self._expected = now + (now - self._started) * (1 - share) / share
+            begins, self.whole, self.share = what != self.whole, printable(what), share
         if begins and self.seconds == BAR_SECONDS:  # on a terminal the shortest stage is seen
             self._draw(self)
 
     def words(self) -> str:
         """The work, the share done, the time left where the work does not say it, and its parts."""
-        words, left = [f"{self.whole}, {self.share:.0%} done"], self._expected - time.monotonic()
+        whole, left = f"{self.whole}, {self.share:.0%} done", self._expected - time.monotonic()
         if left > 0 and "left" not in self.whole:
-            words[0] += f", about {in_words(left)} left"
-        return "; ".join([*words, *self.parts.copy().values()])
+            whole += f", about {in_words(left)} left"
+        return "; ".join([whole, *self.parts.copy().values()])
 
     def _keep_drawing(self) -> None:
         while not self._ended.wait(self.seconds):
@@ -168,12 +161,12 @@ def _surface() -> tuple[float, _Draw]:
         return PAGE_SECONDS, _notebook()
     if sys.stderr and sys.stderr.isatty():
         return BAR_SECONDS, _terminal()
-    return LINE_SECONDS, _line
 
+    def draw(display: _Display | None) -> None:
+        if display:
+            print(f"dissensus: {display.words()}", file=sys.stderr, flush=True)
 
-def _line(display: _Display | None) -> None:
-    if display:
-        print(f"dissensus: {display.words()}", file=sys.stderr, flush=True)
+    return LINE_SECONDS, draw
 
 
 def _notebook() -> _Draw:

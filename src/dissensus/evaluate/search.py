@@ -318,7 +318,7 @@ def open_journal(directory: Path, header: Mapping[str, Any]) -> Iterator[Journal
         with atomic_path(path) as temporary:
             temporary.write_bytes(_encoded(header))
     with path.open("r+b") as file:
-        if not take_lock(file.fileno()):
+        if take_lock(file.fileno()) is False:
             raise DataError(f"{path}: another search is writing here; wait for it, or choose another")
         first, *lines = _read(file, path)
         _check_same(first, json.loads(_encoded(header)), path)

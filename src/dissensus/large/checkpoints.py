@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import typing
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 
 from dissensus.engine import Checkpoint, State
 from dissensus.errors import DataError, ModelFileError, setting, system_words
-from dissensus.large.file_arrays import place_in_file
+from dissensus.large.file_arrays import file_checksum, place_in_file
 from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.tables.atomic import sync
 
@@ -57,9 +56,8 @@ class Checkpoints:
         """Keep a state where it is due: after every few iterations, and when the loop has stopped."""
         if reached.done % self.every and not reached.stopped:
             return
-        folder = self._folder() / name
-        target = folder / f"step-{reached.done:06d}"
-        temporary = folder / f".{target.name}"
+        folder, step = self._folder() / name, f"step-{reached.done:06d}"
+        target, temporary = folder / step, folder / f".{step}"
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
@@ -76,9 +74,7 @@ class Checkpoints:
 
 
 def _steps(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if STEP.fullmatch(path.name))
+    return sorted(path for path in folder.glob("step-*") if STEP.fullmatch(path.name))
 
 
 def cannot_write(folder: Path, error: OSError) -> DataError:
@@ -106,7 +102,7 @@ def _write(folder: Path, reached: Checkpoint[Any]) -> None:
             raise
         except OSError:
             shutil.copyfile(place.path, file)
-        files[name] = [file.name, place.dtype, place.offset, place.shape, _checksum(file)]
+        files[name] = [file.name, place.dtype, place.offset, place.shape, file_checksum(file)]
         del arrays[name]
     # the order of axes in memory, from the widest step to the narrowest: the last bits of a sum hang on it
     axes = {
@@ -127,7 +123,7 @@ def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
             axes = facts["axes"][name]
             arrays[name] = np.array(tensor).transpose([axes.index(axis) for axis in range(len(axes))])
         for name, (file, dtype, offset, shape, checksum) in facts["files"].items():
-            if _checksum(folder / file) != checksum:
+            if file_checksum(folder / file) != checksum:
                 raise ValueError(file)
             arrays[name] = np.memmap(folder / file, dtype, "r", offset, tuple(shape))
     except (OSError, ValueError, ModelFileError):
@@ -136,14 +132,6 @@ def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
         ) from None
     trace = tuple(arrays.pop("trace").tolist())
     return Checkpoint(_put_together(kind, "state", arrays), facts["done"], trace, facts["stopped"])
-
-
-def _checksum(file: Path) -> int:
-    checksum = 0
-    with file.open("rb") as opened:
-        while piece := opened.read(1 << 22):
-            checksum = zlib.crc32(piece, checksum)
-    return checksum
 
 
 def _take_apart(value: Any, name: str, arrays: dict[str, Any]) -> None:

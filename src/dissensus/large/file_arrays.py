@@ -12,6 +12,7 @@ import os
 import pickle
 import uuid
 import weakref
+import zlib
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +34,15 @@ class Place(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     mode: Any  # of the map: "r" or "r+"
+
+
+def file_checksum(path: str | Path) -> int:
+    """CRC-32 of a file."""
+    crc = 0
+    with Path(path).open("rb") as file:
+        while piece := file.read(1 << 20):
+            crc = zlib.crc32(piece, crc)
+    return crc
 
 
 def place_in_file(array: NDArray[Any]) -> Place | None:
@@ -85,10 +95,8 @@ class FileArrays:
         path = folder / f"array-{uuid.uuid4().hex[:16]}"
         try:
             with path.open("xb") as file:
-                if hasattr(os, "posix_fallocate"):  # a full disk is an error here, not a crash later
-                    os.posix_fallocate(file.fileno(), 0, size)
-                else:
-                    file.truncate(size)
+                allocate = getattr(os, "posix_fallocate", lambda file, _, size: os.truncate(file, size))
+                allocate(file.fileno(), 0, size)  # a full disk is an error here, not a crash later
         except OSError as error:
             with suppress(OSError):
                 path.unlink()

@@ -35,16 +35,8 @@ from dissensus.labels.kinds import LabelType
 from dissensus.labels.rows import DUPLICATE_POLICIES, Coded, Duplicates, resolved_rows
 from dissensus.labels.sources import provided
 from dissensus.labels.vocabulary import Place, Vocabulary, dictionary, encode, places, to_arrow
-from dissensus.large.store import (
-    CODES,
-    COLUMNS,
-    IDS,
-    Manifest,
-    StoredFile,
-    checksum,
-    is_store,
-    write_manifest,
-)
+from dissensus.large.file_arrays import file_checksum
+from dissensus.large.store import CODES, COLUMNS, IDS, Manifest, StoredFile, is_store, write_manifest
 from dissensus.params import PROCESS_BYTES, n_bytes, physical_memory, size_words
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.atomic import atomic_directory
@@ -153,7 +145,7 @@ def _written(path: Path, content: NDArray[Any] | Vocabulary) -> StoredFile:
             codes = content.astype("<i4", copy=False)
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(codes))
             file.write(codes.data)
-    return StoredFile(path.stat().st_size, checksum(path))
+    return StoredFile(path.stat().st_size, file_checksum(path))
 
 
 class _Column:
@@ -345,10 +337,7 @@ def list_files(given: Any) -> list[File]:
             if parts:
                 refuse_pipe(file)
             pairs = [part.partition("=") for part in parts[:-1] if "=" in part]
-            nothing = "__HIVE_DEFAULT_PARTITION__"
-            folders = {
-                unquote(name): None if value == nothing else unquote(value) for name, _, value in pairs
-            }
+            folders = {unquote(name): None if value == NULL else unquote(value) for name, _, value in pairs}
             export = provided("export_title")(file) if file.is_file() else None
             if export is not None:
                 raise _not_long(str(file), export)

@@ -17,7 +17,7 @@ from pathlib import Path
 from dissensus.errors import DataError
 from dissensus.large.checkpoints import cannot_write
 from dissensus.large.file_arrays import cannot_keep
-from dissensus.tables.atomic import take_lock
+from dissensus.tables.atomic import held, take_lock
 
 PREFIX = "dissensus-messages-"
 LOCK = "lock"  # held while the folder is in use
@@ -30,27 +30,24 @@ def scratch_below(folder: Path | None) -> Iterator[Path]:
     parent = folder or Path(tempfile.gettempdir())
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(parent)
+        for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
+            with suppress(OSError), held(lock, wait=False, create=True) as abandoned:
+                if abandoned:
+                    shutil.rmtree(lock.parent, ignore_errors=True)
         own = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     except OSError as error:
         raise cannot_keep(parent, error) from error
     try:
-        with _held(own):
+        # Locked first and named then: nobody finds a lock that is not held.
+        with held(own / f".{LOCK}", create=True):
+            (own / f".{LOCK}").rename(own / LOCK)
             yield own
     finally:
-        _remove(own)
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Locked first and named then: nobody finds a lock that is not held."""
-    handle = os.open(folder / f".{LOCK}", os.O_CREAT | os.O_RDWR)
-    try:
-        take_lock(handle)
-        (folder / f".{LOCK}").rename(folder / LOCK)
-        yield
-    finally:
-        os.close(handle)
+        for _ in range(10):  # a worker that was not told of the end yet may write a last file meanwhile
+            shutil.rmtree(own, ignore_errors=True)
+            if not own.exists():
+                break
+            time.sleep(0.1)
 
 
 @contextmanager
@@ -75,7 +72,7 @@ def _taken(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR)
-            free = take_lock(handle)
+            free = take_lock(handle) is not False
             if free and os.fstat(handle).st_nlink:
                 return handle
             os.close(handle)
@@ -84,23 +81,3 @@ def _taken(folder: Path) -> int:
     raise DataError(
         f"another run is using this checkpoint ({folder}); wait for it, or name another directory"
     )
-
-
-def _remove_abandoned(parent: Path) -> None:
-    for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
-        with suppress(OSError):
-            handle = os.open(lock, os.O_RDWR)
-            try:
-                if take_lock(handle, where_there_are_none=False):
-                    shutil.rmtree(lock.parent, ignore_errors=True)
-            finally:
-                os.close(handle)
-
-
-def _remove(folder: Path) -> None:
-    """A worker that was not told of the end yet may write a last file meanwhile."""
-    for _ in range(10):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
-        time.sleep(0.1)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
@@ -33,6 +32,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LABEL_TYPES, LabelType
 from dissensus.labels.rows import DUPLICATE_POLICIES, Duplicates, repeats_note
 from dissensus.labels.vocabulary import Vocabulary, is_text, texts
+from dissensus.large.file_arrays import file_checksum
 from dissensus.params import n_cores
 from dissensus.tables.atomic import restore
 from dissensus.tables.layouts import one_only, with_kind, with_side_tables
@@ -129,15 +129,6 @@ def _seal(content: Mapping[str, Any]) -> str:
 
 def _damaged(file: Path) -> DataError:
     return DataError(f"{file.parent}: {file.name} is damaged; write the store again")
-
-
-def checksum(path: Path) -> int:
-    """CRC-32 of a file."""
-    crc = 0
-    with path.open("rb") as file:
-        while piece := file.read(BLOCK):
-            crc = zlib.crc32(piece, crc)
-    return crc
 
 
 # ---- opening ------------------------------------------------------------------------------------------
@@ -237,7 +228,7 @@ def _check_file(path: Path, expected: StoredFile, verify: bool) -> None:
     """Refuse a file that is missing, or has another size or, if ``verify``, another checksum."""
     if not path.is_file():
         raise DataError(f"{path.parent}: {path.name} is missing; write the store again")
-    if path.stat().st_size != expected.bytes or (verify and checksum(path) != expected.crc32):
+    if path.stat().st_size != expected.bytes or (verify and file_checksum(path) != expected.crc32):
         raise _damaged(path)
 
 

@@ -17,6 +17,7 @@ killed runs left there is removed by the next one that writes beside it.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -43,8 +44,7 @@ def telling(before: Callable[[], None] = lambda: None) -> Iterator[Callable[[], 
 
     Yield the function that was to be called until now: a writer calls that one, and its parts call nothing.
     """
-    outer = _BEFORE.get()
-    token = _BEFORE.set(before)
+    outer, token = _BEFORE.get(), _BEFORE.set(before)
     try:
         yield outer
     finally:
@@ -115,9 +115,11 @@ def atomic_directory(
         removed = {target / name for name in without(new)}
         before()
         with held(target.parent):
-            if not target.exists():
-                new.rename(target)
-            elif not _swapped(folder, target, removed.union(target / name for name in names)):
+            try:
+                _move(folder, target, removed.union(target / name for name in names))
+            except OSError as error:
+                if error.errno in _DISK_ERRORS:
+                    raise
                 # The file that lists the others lies in the folder itself.
                 for name in sorted(names, key=lambda name: (len(name.parts) == 1, name)):
                     (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -129,52 +131,48 @@ def atomic_directory(
 
 
 def _finish(new: Path, old: Path) -> None:
-    """Give a file the mode of the one that it replaces, and put its bytes on the disk."""
+    """Put a file's bytes on the disk, and give it the mode of the one that it replaces."""
+    sync(new)
     with suppress(OSError):
         new.chmod(stat.S_IMODE(old.stat().st_mode))
-    sync(new)
 
 
-def _swapped(folder: Path, target: Path, replaced: Collection[Path]) -> bool:
-    """Complete the new directory with links to files that are kept, and move both; False where that fails."""
+def _move(folder: Path, target: Path, replaced: Collection[Path]) -> None:
+    """Complete the new directory with links to files of the old one that are kept, and exchange both."""
     new, old = folder / "new", folder / "old" / target.name
 
     def unwanted(inside: str, names: list[str]) -> list[str]:
         return [name for name in names if is_left_over(name) or Path(inside, name) in replaced]
 
-    try:
+    old.parent.mkdir()
+    if target.exists():
         if Path.cwd().is_relative_to(target):
-            return False  # a process at work there would find itself in a folder that is gone
+            raise OSError(errno.EBUSY, "a process at work there would find itself in a folder that is gone")
         shutil.copytree(target, new, True, unwanted, os.link, dirs_exist_ok=True)
-        old.parent.mkdir()
-        for part in (folder, new, *filter(Path.is_dir, new.rglob("*"))):
-            sync(part)
-        try:
+    for part in (folder, new, *filter(Path.is_dir, new.rglob("*"))):
+        sync(part)
+    try:
+        if target.exists():
             target.rename(old)
-            new.rename(target)
-        finally:
-            _put_back(folder)
-        old.parent.rename(folder / "gone")  # from here on nothing is put back
-    except OSError as error:
-        if error.errno in _DISK_ERRORS:
-            raise
-        return False
-    return True
+        new.rename(target)
+    finally:
+        _put_back(target.parent)
+    old.parent.rename(folder / "gone")  # from here on nothing is put back
 
 
 def restore(path: Place) -> None:
     """Put back a directory that a killed process had moved aside; wait for one that is being replaced."""
     target = Path(os.path.realpath(path))
-    if not target.exists() and target.parent.is_dir():
+    if not target.exists():
         with suppress(OSError), held(target.parent):
-            for folder in _hidden_folders(target.parent):
-                _put_back(folder)
+            _put_back(target.parent)
 
 
-def _put_back(folder: Path) -> None:
-    for old in (folder / "old").glob("*"):
-        if not (folder.parent / old.name).exists():
-            old.rename(folder.parent / old.name)
+def _put_back(parent: Path) -> None:
+    """Give directories below ``parent``, whose lock is held, the names that they were moved from."""
+    for old in parent.glob(".dissensus-*/old/*"):
+        if is_left_over(old.parts[-3]) and not (parent / old.name).exists():
+            old.rename(parent / old.name)
 
 
 @contextmanager
@@ -188,10 +186,10 @@ def _hidden_folder(path: Place, parent: Path) -> Iterator[Path]:
         with ExitStack() as stack:
             parent.mkdir(parents=True, exist_ok=True)
             with held(parent):  # nobody takes the folder for abandoned before we hold it
-                for left in _hidden_folders(parent):
-                    with suppress(OSError), _opened(left) as handle:
-                        if take_lock(handle, where_there_are_none=False):
-                            _put_back(left)
+                _put_back(parent)
+                for left in parent.glob(".dissensus-*"):
+                    with suppress(OSError), held(left, wait=False) as abandoned:
+                        if abandoned and is_left_over(left.name):
                             shutil.rmtree(left, ignore_errors=True)
                 folder.mkdir()
                 stack.enter_context(held(folder))
@@ -206,56 +204,42 @@ def _hidden_folder(path: Place, parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _hidden_folders(parent: Path) -> list[Path]:
-    return [Path(entry.path) for entry in os.scandir(parent) if is_left_over(entry.name)]
-
-
 def is_left_over(name: str) -> bool:
     """Tell the name of a temporary folder, of a run at work or of one that was killed."""
     return re.fullmatch(r"\.dissensus-[0-9a-f]{8}", name) is not None
 
 
 def sync(path: Path) -> None:
-    """Put a file's bytes, or a folder's names, on the disk (where the system lets a folder be opened)."""
+    """Put a file's bytes, or a folder's names, on the disk (where the system can do that for a folder)."""
+    handle = os.open(path, os.O_RDONLY)
     try:
-        with _opened(path) as handle:
-            os.fsync(handle)
+        os.fsync(handle)
     except OSError as error:
         if error.errno in _DISK_ERRORS:
             raise
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock inside the block; wait for a process that has it."""
-    with _opened(folder) as handle:
-        take_lock(handle, wait=True)
-        yield
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except PermissionError:  # Windows opens no folders
-        handle = os.open(os.devnull, os.O_RDONLY)
-    try:
-        yield handle
     finally:
         os.close(handle)
 
 
-def take_lock(handle: int, *, wait: bool = False, where_there_are_none: bool = True) -> bool:
+@contextmanager
+def held(path: Path, *, wait: bool = True, create: bool = False) -> Iterator[bool | None]:
+    """Hold the lock of a file or a folder inside the block, and yield what :func:`take_lock` says."""
+    handle = os.open(path, os.O_CREAT | os.O_RDWR if create else os.O_RDONLY)
+    try:
+        yield take_lock(handle, wait=wait)
+    finally:
+        os.close(handle)
+
+
+def take_lock(handle: int, *, wait: bool = False) -> bool | None:
     """Hold an open file for ourselves, if it is free; the lock is gone with the process, however it ends.
 
-    Where the system or the disk knows no locks, two runs in one place are the user's to avoid.
+    None where the disk knows no locks: two runs in one place are then the user's to avoid.
     """
     try:
-        import fcntl
-
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except (ImportError, OSError):
-        return where_there_are_none
+    except OSError:
+        return None
     return True
