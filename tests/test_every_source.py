@@ -54,7 +54,8 @@ def values(frame: Any) -> list[list[str]]:
 
 
 def page(labels: Any, folder: Path) -> int:
-    path = ds.write_report(labels, MODEL, folder / "page.html", held_out=[], progress=False)
+    path = folder / "page.html"
+    ds.write_report(labels, MODEL, path, held_out=[], progress=False)
     return path.read_text(encoding="utf-8").count("i24")  # notes on how labels were read differ
 
 

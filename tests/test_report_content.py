@@ -235,7 +235,8 @@ def test_pairs_of_annotators_by_hand() -> None:
 
 
 def test_anonymised_pages_hold_no_annotator_id(sample: ds.Annotations, fitted: Model, tmp_path: Path) -> None:
-    path = write_report(sample, fitted, tmp_path / "page.html", anonymise=True, held_out=[])
+    path = tmp_path / "page.html"
+    write_report(sample, fitted, path, anonymise=True, held_out=[])
     text = path.read_text(encoding="utf-8")
     assert not any(str(name) in text for name in sample.annotators)
     content = data_of(path)

@@ -171,18 +171,16 @@ def label_table(annotations: Annotations) -> pa.Table:
     if annotations.anonymous:
         counts = {f"{COUNT}{name}": annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
         return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
-    columns = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
-    table = pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in columns})
+    roles = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
+    table = pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in roles})
     if annotations.label_type != "pairwise":
         return table
-    sides = annotations.item_table.select(["left", "right"]).take(pa.array(annotations.item))
-    told = zip(table["item"].to_pylist(), *(side.to_pylist() for side in sides.columns), strict=True)
-    questions = [
-        item.removesuffix(f"{left} | {right}").removesuffix(": ") or None for item, left, right in told
-    ]
-    asked = {"question": pa.array(questions, pa.string())} if any(questions) else {}
-    who = {"annotator": table["annotator"], "winner": table["label"]}
-    return pa.table(asked | {"left": sides["left"], "right": sides["right"]} | who)
+    left, right = (annotations.item_column(side)[annotations.item] for side in ("left", "right"))
+    pairs = zip(table["item"].to_pylist(), left, right, strict=True)
+    asked = [item.removesuffix(f"{a} | {b}").removesuffix(": ") or None for item, a, b in pairs]
+    columns = {"question": pa.array(asked, pa.string())} if any(asked) else {}
+    columns |= {"left": pa.array(left), "right": pa.array(right)}
+    return pa.table(columns | {"annotator": table["annotator"], "winner": table["label"]})
 
 
 def write_csv(frame: Any, path: Path) -> None:
