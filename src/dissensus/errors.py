@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -82,21 +81,15 @@ def require(module: str, extra: str) -> ModuleType:
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra, for the way in which dissensus was installed here."""
-    place = sys.prefix.replace("\\", "/")
-    if "/pipx/" in place:
-        return f"pipx install -f 'dissensus[{extra}]'"
-    if "/uv/tools/" in place:
-        return f"uv tool install 'dissensus[{extra}]'"
-    program = "uv pip" if _installed_file("INSTALLER").strip() == "uv" else "pip"
+    """Return the command that adds an extra, for the way in which dissensus was installed here."""
     source = json.loads(_installed_file("direct_url.json") or "{}")
-    if "dir_info" in source:  # from a checkout
-        from urllib.parse import unquote, urlsplit
+    if "dir_info" not in source:
+        return f"pip install 'dissensus[{extra}]'"
+    from urllib.parse import unquote, urlsplit
 
-        folder = unquote(urlsplit(source["url"]).path)
-        editable = "-e " if source["dir_info"].get("editable") else ""
-        return f"{program} install {editable}'{folder}[{extra}]'"
-    return f"{program} install 'dissensus[{extra}]'"
+    folder = unquote(urlsplit(source["url"]).path)  # of the checkout
+    editable = "-e " if source["dir_info"].get("editable") else ""
+    return f"pip install -c '{folder}/constraints.txt' {editable}'{folder}[{extra}]'"
 
 
 def _installed_file(name: str) -> str:
