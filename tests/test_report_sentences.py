@@ -334,7 +334,7 @@ def test_a_column_that_chance_explains_is_not_mentioned() -> None:
 def test_nothing_is_said_of_somebody_alone() -> None:
     alone = crowd([("i1", "a", "x"), ("i2", "b", "y")])
     found = standing(Votes.of(alone))
-    assert sentences.standing_sentence(0, found, 0.5) is None
+    assert sentences.standing_sentence(0, found) is None
     assert sentences.groups_sentence(2, None) is None
 
 

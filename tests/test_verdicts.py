@@ -8,11 +8,10 @@ from math import comb
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
 import dissensus as ds
 from dissensus.annotators import evidence, verdicts
-from dissensus.annotators.evidence import _Draw, informative, log_spam, mutual_information, shared
+from dissensus.annotators.evidence import LabelSample, informative, log_spam, mutual_information, shared
 from dissensus.annotators.verdicts import decided, sides_of, spiked_quantile
 from dissensus.errors import DataError, ParameterError
 from dissensus.models.hpgm.posterior import Draws
@@ -36,13 +35,10 @@ def chance_of_sequence(labels, alpha):
     return chance
 
 
-def draw_of(q, labels, P):
-    """One annotator's labels, with what others say of the items."""
-    cell = np.asarray(labels)
-    add = csr_array((np.ones(len(cell)), (cell, np.arange(len(cell)))), shape=(P, len(cell)))
-    K = q.shape[1]
-    one = np.ones(1, dtype=bool)
-    return _Draw(q, cell, add, 1, np.ones((K, P)), np.ones((1, P, K)), np.zeros((1, 1)), one)
+def sample_of(labels, P):
+    """One annotator's labels, each of another item."""
+    label = np.asarray(labels)
+    return LabelSample(np.arange(len(label)), np.zeros(len(label), dtype=int), label, 1, P)
 
 
 def exact_evidence(q, labels, theta, loyal):
@@ -63,7 +59,7 @@ THETA = np.array([[0.8, 0.1], [0.1, 0.3], [0.1, 0.6]])  # (P, K)
 def test_the_evidence_is_exact_where_the_items_are_known():
     labels, q = [0, 0, 2, 1, 0], np.eye(2)[[0, 0, 1, 1, 0]]
     loyal = (1.0, 10.0)
-    found = draw_of(q, labels, 3).bound(q, THETA, loyal)[0]
+    found = sample_of(labels, 3).bound(q, THETA, loyal)[0]
     assert found == pytest.approx(exact_evidence(q, labels, THETA, loyal), rel=1e-9)
 
 
@@ -71,7 +67,7 @@ def test_the_evidence_is_exact_where_the_items_are_known():
 def test_the_evidence_is_a_close_bound_where_they_are_not(seed):
     rng = np.random.default_rng(seed)
     q, labels = rng.dirichlet([1, 1], size=6), rng.integers(3, size=6).tolist()
-    found = draw_of(q, labels, 3).bound(q, THETA, (10.0,))[0]
+    found = sample_of(labels, 3).bound(q, THETA, (10.0,))[0]
     exact = exact_evidence(q, labels, THETA, (10.0,))
     assert exact - 0.5 < found <= exact + 1e-9
 

@@ -27,6 +27,7 @@ anybody else sees) is no account of somebody who looks: it counts as spam.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,19 +85,13 @@ def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) ->
     order = np.lexsort((rng.random(labels.shape[1]), labels[1]))
     who = labels[1][order]
     place = np.arange(len(who)) - np.searchsorted(who, who)
-    item, annotator, label = labels[:, order[place < MOST_LABELS]].astype(np.intp)
+    seen = LabelSample(*labels[:, order[place < MOST_LABELS]].astype(np.intp), N, P)
     counts = np.bincount(labels[1].astype(np.intp) * P + labels[2], minlength=N * P).reshape(N, P)
     nu = (counts.sum(axis=0) + 1.0) / (counts.sum() + P)
-    cells = max(len(item), N * draws.psi.shape[1], 1)
+    cells = max(len(seen.item), N * draws.psi.shape[1], 1)
     n_draws = min(len(draws), int(np.clip(MOST_CELLS // cells, LEAST_DRAWS, MOST_DRAWS)))
-    E = len(item)
-    add = csr_array((np.ones(E), (annotator * P + label, np.arange(E))), shape=(N * P, E))
-    looks, spam = [], []
-    for t in np.unique(np.linspace(0, len(draws) - 1, n_draws).astype(int)):
-        draw = _Draw.of(draws, int(t), item, annotator, label, weights, add)
-        found = draw.evidence(nu)
-        looks.append(found[0])
-        spam.append(found[1])
+    chosen = np.unique(np.linspace(0, len(draws) - 1, n_draws).astype(int))
+    looks, spam = zip(*(draw_evidence(draws, int(t), seen, weights, nu) for t in chosen), strict=True)
     return Accounts(np.stack(looks), np.stack(spam))
 
 
@@ -117,80 +112,25 @@ def log_rising_ratio(counts: Array, alpha: Array, axis: int) -> Array:
 
 
 @dataclass(frozen=True)
-class _Draw:
-    """One draw, as the labels looked at see it; item clusters without items left out."""
+class LabelSample:
+    """The labels looked at, as codes of item, annotator and class, (E,) each."""
 
-    q: Array  # (E, K): the item's cluster as the others' labels have it
-    cell: NDArray[np.intp]  # (E,): annotator P + label
-    add: csr_array  # (N P, E): adds up the labels of each cell
-    N: int
-    answer: Array  # (K, P): 1 at the population's most common answer to the cluster
-    prior: Array  # (L, P, K): Θ' of the clusters of annotators in use
-    log_omega: Array  # (N, L): the cluster's share of the *other* annotators; −∞ where they are too few
-    looks: NDArray[np.bool_]  # (L,): does the cluster tell anything of the items?
+    item: NDArray[np.intp]
+    annotator: NDArray[np.intp]
+    label: NDArray[np.intp]
+    N: int  # annotators
+    P: int  # classes
 
-    @classmethod
-    def of(
-        cls,
-        draws: Draws,
-        t: int,
-        item: NDArray[np.intp],
-        annotator: NDArray[np.intp],
-        label: NDArray[np.intp],
-        weights: Array,
-        add: csr_array,
-    ) -> _Draw:
-        """Divide every label out of what is believed of its item."""
-        beliefs = draws.beliefs[t].astype(np.float64)
-        used = np.flatnonzero(beliefs.sum(axis=0) >= 0.5)
-        beliefs, lam = beliefs[:, used], draws.numbers[t, 2]
-        N, P = draws.matrices.shape[1:3]
-        cell = annotator * P + label
-        b = beliefs[item]
-        sizes = draws.sizes[t][:, used].astype(np.float64)[annotator]
-        pi = draws.matrices[t][:, :, used].astype(np.float64).reshape(N * P, -1)[cell]
-        without = np.maximum(pi * sizes - b, 0.01 * pi) / np.maximum(sizes - b, 0.01)
-        own = draws.own[t][item, label].astype(np.float64)
-        q = b / np.maximum((1 - lam) * without + lam * own[:, None], TINY) + TINY
-        q /= q.sum(axis=1, keepdims=True)
-        clusters = np.unique(draws.z[t])
-        theta = draws.theta[t][np.ix_(used, clusters)].astype(np.float64)  # (K, L, P)
-        phi = draws.phi[t][used].astype(np.float64)
-        mixed = (1 - lam) * theta + lam * phi[:, None]
-        mine = draws.z[t][:, None] == clusters  # (N, L)
-        others = mine.sum(axis=0) - mine
-        enough = max(min(FEWEST, N / 20), LEAST_SHARE * N)
-        with np.errstate(divide="ignore"):
-            log_omega = np.log(np.where(others >= enough, others, 0) / max(N - 1, 1))
-        size = beliefs.mean(axis=0) / beliefs.mean(axis=0).sum()
-        kind = kinds_of(mixed[:, mine.sum(axis=0) >= FEWEST], size)  # (K, kinds)
-        q, size = q @ kind, size @ kind
-        share = (kind * (beliefs.mean(axis=0)[:, None])) / np.maximum(beliefs.mean(axis=0) @ kind, TINY)
-        mixed = np.einsum("kj,klp->jlp", share, mixed)
-        top = (share.T @ draws.population[t][used]).argmax(axis=1)
-        members = np.bincount(draws.z[t], weights, minlength=draws.omega.shape[1])[clusters]
-        load = np.bincount(draws.z[t][annotator], minlength=draws.omega.shape[1])[clusters]
-        looks = informative(mixed, size, members, load)
-        prior = np.maximum(mixed.transpose(1, 2, 0), 1e-4)
-        return cls(q, cell, add, N, np.eye(P)[top], prior, log_omega, looks)
+    @cached_property
+    def cell(self) -> NDArray[np.intp]:
+        """(E,): annotator P + label."""
+        return self.annotator * self.P + self.label
 
-    def evidence(self, nu: Array) -> tuple[Array, Array]:
-        """(N,) each: log evidence of people who look, and of people who do not."""
-        P = len(nu)
-        labels = np.asarray(self.add.sum(axis=1), dtype=np.float64).reshape(self.N, P)
-        own = self.bound(self.q @ self.answer, np.tile(nu[:, None], (1, P)), (P,))
-        enough = np.flatnonzero(np.isfinite(self.log_omega).any(axis=0))  # members, for somebody
-        bounds = {i: self.bound(self.q, self.prior[i]) for i in enough}
-        kept = np.log(1 - OWN_WAYS)
-        looks = [(np.full(self.N, np.log(OWN_WAYS)), own)]
-        looks += [(kept + self.log_omega[:, i], one) for i, one in bounds.items() if self.looks[i]]
-        blind = [(np.zeros(self.N), log_spam(labels, nu))]
-        blind += [(self.log_omega[:, i], one) for i, one in bounds.items() if not self.looks[i]]
-        sums = []
-        for accounts in (looks, blind):  # (log w, log P) each: log Σ_a w_a P_a / Σ_a w_a
-            weights, evidence = (np.stack(part) for part in zip(*accounts, strict=True))
-            sums.append(np.asarray(logsumexp(weights + evidence, axis=0) - logsumexp(weights, axis=0)))
-        return sums[0], sums[1]
+    @cached_property
+    def add(self) -> csr_array:
+        """(N P, E): adds up the labels of each cell."""
+        E = len(self.cell)
+        return csr_array((np.ones(E), (self.cell, np.arange(E))), shape=(self.N * self.P, E))
 
     def bound(self, q: Array, theta: Array, loyal: tuple[float, ...] = LOYAL) -> Array:
         """(N,): the bound on log P(labels), items being of kinds ``q``, π_nk ~ Dir(c Θ_k), c of ``loyal``."""
@@ -204,9 +144,60 @@ class _Draw:
             c /= np.maximum(c.sum(axis=1, keepdims=True), 1e-300)
             counts = np.asarray(self.add @ c).reshape(self.N, P, K)
         spread = (c * np.log(np.maximum(q, 1e-300) / np.maximum(c, 1e-300))).sum(axis=1)
-        entropy = np.bincount(self.cell // P, spread, minlength=self.N)
+        entropy = np.bincount(self.annotator, spread, minlength=self.N)
         parts = [log_rising_ratio(counts, theta * c, axis=1).sum(axis=1) for c in loyal]
         return np.asarray(entropy + logsumexp(parts, axis=0) - np.log(len(parts)))
+
+
+def draw_evidence(draws: Draws, t: int, seen: LabelSample, weights: Array, nu: Array) -> tuple[Array, Array]:
+    """(N,) each: log evidence, in draw ``t``, of people who look and of people who do not.
+
+    Item clusters without items are left out, and every label is divided out of what is believed of its item.
+    """
+    beliefs = draws.beliefs[t].astype(np.float64)
+    used = np.flatnonzero(beliefs.sum(axis=0) >= 0.5)
+    beliefs, lam, z, N, P = beliefs[:, used], draws.numbers[t, 2], draws.z[t], seen.N, seen.P
+    b = beliefs[seen.item]
+    sizes = draws.sizes[t][:, used].astype(np.float64)[seen.annotator]
+    pi = draws.matrices[t][:, :, used].astype(np.float64).reshape(N * P, -1)[seen.cell]
+    without = np.maximum(pi * sizes - b, 0.01 * pi) / np.maximum(sizes - b, 0.01)
+    own = draws.own[t][seen.item, seen.label].astype(np.float64)
+    q = b / np.maximum((1 - lam) * without + lam * own[:, None], TINY) + TINY
+    q /= q.sum(axis=1, keepdims=True)  # (E, K): the item's cluster as the others' labels have it
+    clusters = np.unique(z)
+    theta = draws.theta[t][np.ix_(used, clusters)].astype(np.float64)  # (K, L, P)
+    phi = draws.phi[t][used].astype(np.float64)
+    mixed = (1 - lam) * theta + lam * phi[:, None]
+    mine = z[:, None] == clusters  # (N, L)
+    others = mine.sum(axis=0) - mine
+    enough = max(min(FEWEST, N / 20), LEAST_SHARE * N)
+    with np.errstate(
+        divide="ignore"
+    ):  # (N, L): each cluster's share of the others; −∞ where they are too few
+        log_omega = np.log(np.where(others >= enough, others, 0) / max(N - 1, 1))
+    mean = beliefs.mean(axis=0)
+    kind = kinds_of(mixed[:, mine.sum(axis=0) >= FEWEST], mean / mean.sum())  # (K, kinds)
+    q, size = q @ kind, mean / mean.sum() @ kind
+    share = (kind * (mean[:, None])) / np.maximum(mean @ kind, TINY)
+    mixed = np.einsum("kj,klp->jlp", share, mixed)
+    # 1 at the population's most common answer to each kind
+    answer = np.eye(P)[(share.T @ draws.population[t][used]).argmax(axis=1)]
+    members = np.bincount(z, weights, minlength=draws.omega.shape[1])[clusters]
+    load = np.bincount(z[seen.annotator], minlength=draws.omega.shape[1])[clusters]
+    tells = informative(mixed, size, members, load)
+    prior = np.maximum(mixed.transpose(1, 2, 0), 1e-4)  # (L, P, kinds)
+    labels = np.asarray(seen.add.sum(axis=1), dtype=np.float64).reshape(N, P)
+    # accounts are (log w, log P); who looks has ways of their own, or those of an informative cluster
+    looks = [(np.full(N, np.log(OWN_WAYS)), seen.bound(q @ answer, np.tile(nu[:, None], (1, P)), (P,)))]
+    blind = [(np.zeros(N), log_spam(labels, nu))]
+    for i in np.flatnonzero(np.isfinite(log_omega).any(axis=0)):  # clusters with members, for somebody
+        kept = np.log(1 - OWN_WAYS) if tells[i] else 0.0
+        (looks if tells[i] else blind).append((kept + log_omega[:, i], seen.bound(q, prior[i])))
+    sums = []
+    for accounts in (looks, blind):  # log Σ_a w_a P_a / Σ_a w_a
+        w, evidence = (np.stack(part) for part in zip(*accounts, strict=True))
+        sums.append(np.asarray(logsumexp(w + evidence, axis=0) - logsumexp(w, axis=0)))
+    return sums[0], sums[1]
 
 
 def kinds_of(answers: Array, size: Array) -> Array:

@@ -105,8 +105,7 @@ class Findings:
         found = self.standing
         if found is None:
             return np.zeros(self.annotations.n_annotators, dtype=bool)
-        usual = np.nanmedian(found.agreement) if np.isfinite(found.agreement).any() else np.nan
-        far_below = (found.agreement + 1.96 * found.error < usual - FAR) & (found.n >= FEWEST)
+        far_below = (found.agreement + 1.96 * found.error < found.usual - FAR) & (found.n >= FEWEST)
         if self.judged is None:
             return np.asarray(far_below)
         verdict = self.judged.verdict.astype(str)
@@ -184,8 +183,7 @@ class LabelQueue(Shown):
 
     def columns(self) -> dict[str, Any]:
         """The arrays by name, as columns of a table."""
-        names = ("item", "action", "n_more", "reason", "label", "share", "n_labels", "labelled_by")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in list(vars(self).items())[:9] if name != "code"}
 
     def __len__(self) -> int:
         return len(self.item)
@@ -236,9 +234,7 @@ def label_queue(
         code=code,
         action=action,
         n_more=np.concatenate([np.ones(len(decide), np.int64), n_more]),
-        reason=np.array(
-            [_reason(found, int(m), str(what)) for m, what in zip(code, action, strict=True)], object
-        ),
+        reason=np.array([_reason(found, m, place < len(decide)) for place, m in enumerate(code)], object),
         label=annotations.classes[given_label],
         share=model.label_distributions_[code, given_label],
         n_labels=annotations.counts[code].sum(axis=1),
@@ -301,7 +297,7 @@ def _asked(
     return items[n_more > 0], n_more[n_more > 0]
 
 
-def _reason(found: Findings, m: int, action: str) -> str:
+def _reason(found: Findings, m: int, decide: bool) -> str:
     """Why an item is asked about: its labels as they are."""
     counts, names = found.annotations.counts[m], found.annotations.classes
     n = int(counts.sum())
@@ -309,7 +305,7 @@ def _reason(found: Findings, m: int, action: str) -> str:
         return "no label yet"
     order = [int(p) for p in np.argsort(-counts, kind="stable")[:2] if counts[p]]
     votes = " and ".join(f"{counts[p]} {quoted(str(names[p]))}" for p in order)
-    if action == ADJUDICATE:
+    if decide:
         return f"nearly a draw: {votes} of {count(n, 'label')}"
     known = found.known
     sure = "" if known is None else f"; the model is {known.sure[m]:.0%} sure which answer is the most common"

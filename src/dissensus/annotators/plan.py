@@ -53,11 +53,10 @@ _RULES = {"budget": integer(1) | NONE, "target_interval": _WIDTH, "target_alpha_
 
 def expected_loss(shares: NDArray[Any], weight: Array | None = None) -> Array:
     """(M,): H(Ȳ) − E H(Y) over draws (D, M, P), which may have weights (D, M) in sum 1 over D."""
-    entropy = entropies(shares)
     if weight is None:
-        return np.asarray(entropies(shares.mean(axis=0)) - entropy.mean(axis=0))
+        return np.asarray(entropies(shares.mean(axis=0)) - entropies(shares).mean(axis=0))
     mean = np.einsum("dm,dmp->mp", weight, shares)
-    return np.asarray(entropies(mean) - (weight * entropy).sum(axis=0))
+    return np.asarray(entropies(mean) - (weight * entropies(shares)).sum(axis=0))
 
 
 def entropies(shares: NDArray[Any]) -> Array:
@@ -199,8 +198,7 @@ class LabelPlan(Shown):
 
     def columns(self) -> dict[str, Any]:
         """The arrays by name."""
-        names = ("item", "n_labels", "n_more", "gain", "loss", "loss_after", "width", "width_after")
-        return {name: getattr(self, name) for name in names}
+        return dict(list(vars(self).items())[:8])
 
     def _head(self, n: int | None) -> dict[str, Any]:
         """Items to be asked about come first."""
@@ -226,9 +224,8 @@ class LabelPlan(Shown):
         }
 
     def __repr__(self) -> str:
-        return (
-            f"LabelPlan({self.budget:,} labels for {(self.n_more > 0).sum():,} of {len(self.item):,} items)"
-        )
+        n, of = (self.n_more > 0).sum(), len(self.item)
+        return f"LabelPlan({self.budget:,} labels for {n:,} of {of:,} items)"
 
 
 def plan_labels(
@@ -281,12 +278,10 @@ def plan_labels(
     found = judged(drawn, None, VERDICTS_INTERVAL)
     people = may_be_asked(annotations, found)
     left = people_left(annotations, people)
-    if budget is None:
-        more = np.minimum(missing, left)
-    else:
-        open_ones = np.ones(len(now), dtype=bool) if target_interval is None else missing > 0
-        most = np.where(open_ones, left, 0)
-        more = allocated(np.where(open_ones, now, 0.0), worth, budget, most)
+    more = np.minimum(missing, left)
+    if budget is not None:
+        wanting = (missing > 0) | (target_interval is None)
+        more = allocated(np.where(wanting, now, 0.0), worth, budget, np.where(wanting, left, 0))
     alpha = agreement(annotations, interval)
     wide = alpha[2] - alpha[1]
     return LabelPlan(

@@ -29,9 +29,9 @@ def pseudonymised(annotations: Annotations, key: bytes | None = None) -> Annotat
     """The labels with ``annotator 1``, ``annotator 2``, … for ids; notes that name one are left out."""
     if annotations.anonymous or pseudonymous(annotations):
         return annotations
-    own = key if key is not None else users_key()
+    key = key if key is not None else users_key()
     ids = [str(name) for name in annotations.annotators]
-    order = np.array(sorted(range(len(ids)), key=lambda n: hmac.digest(own, ids[n].encode(), "sha256")))
+    order = np.array(sorted(range(len(ids)), key=lambda n: hmac.digest(key, ids[n].encode(), "sha256")))
     code = np.empty(len(order), np.int32)
     code[order] = np.arange(len(order), dtype=np.int32)
     sizes = annotations.n_items, annotations.n_annotators, annotations.n_classes

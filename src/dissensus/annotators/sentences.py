@@ -35,16 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.evaluate.sides import (
-    Side,
-    Standing,
-    Votes,
-    agreement_gap,
-    clash,
-    cramers_v,
-    most_frequent,
-    side_of,
-)
+from dissensus.evaluate import sides as by_labels
+from dissensus.evaluate.sides import Side, Standing, Votes, most_frequent
 from dissensus.labels.agreement import reading
 from dissensus.numerics import Array
 
@@ -104,10 +96,9 @@ def agreement_sentence(alpha: float, low: float, high: float) -> Sentence | None
         return None
     said = reading(alpha)
     interval = "" if math.isnan(low) else f" (95\u00a0% interval {low:.2f} to {high:.2f})"
-    advice = " Keep the shares of the answers beside the label, or make the guideline clearer."
     text = f"{said[0].upper()}{said[1:]}: Krippendorff's α is {alpha:.2f}{interval}."
-    text += advice if alpha < TENTATIVE else ""
-    return Sentence(text, "agreement")
+    advice = " Keep the shares of the answers beside the label, or make the guideline clearer."
+    return Sentence(text + advice * (alpha < TENTATIVE), "agreement")
 
 
 def rivals_sentence(counts: NDArray[Any], names: Sequence[str]) -> Sentence | None:
@@ -143,7 +134,7 @@ def check_sentence(
     """Annotators to look at, if the others do agree with them less than with one another."""
     if not len(who):
         return None
-    gap = agreement_gap(votes, _among(votes, who))
+    gap = by_labels.agreement_gap(votes, _among(votes, who))
     if not gap.low > 0:
         return None
     share = percent(float(load[who].sum() / max(load.sum(), 1)))
@@ -204,8 +195,7 @@ def gold_sentence(right: Array, who: str, interval: tuple[float, float]) -> Sent
         return None
     ends = f"95\u00a0% interval {percent(interval[0])} to {percent(interval[1])}"
     share, items = percent(float(right.mean())), count(len(right), "item")
-    text = f"{who} is right on {share} of {items} with gold ({ends})."
-    return Sentence(text, "gold")
+    return Sentence(f"{who} is right on {share} of {items} with gold ({ends}).", "gold")
 
 
 # ---- items --------------------------------------------------------------------------------------------
@@ -253,8 +243,7 @@ def cluster_sentence(counts: NDArray[Any], items: NDArray[np.intp], names: Seque
     first, *others = [int(p) for p in np.argsort(-shares, kind="stable")[:2]]
     top = [first, *(p for p in others if shares[p] >= 0.1)]
     answers = listed([f"{percent(float(shares[p]))} {quoted(names[p])}" for p in top])
-    text = f"{count(len(items), 'item')} that got {answers}"
-    return Sentence(text, "cluster", items=items)
+    return Sentence(f"{count(len(items), 'item')} that got {answers}", "cluster", items=items)
 
 
 # ---- some annotators beside the others ----------------------------------------------------------------
@@ -263,8 +252,8 @@ def cluster_sentence(counts: NDArray[Any], items: NDArray[np.intp], names: Seque
 def view_sentence(votes: Votes, members: NDArray[np.intp], names: Sequence[str]) -> Sentence | None:
     """What annotators with a view of their own say, and the others do not."""
     ours = _among(votes, members)
-    found = clash(votes.votes(ours), votes.votes(~ours))
-    if found is None or not found.n_different or not side_of(votes, ours).gap.low > 0:
+    found = by_labels.clash(votes.votes(ours), votes.votes(~ours))
+    if found is None or not found.n_different or not by_labels.side_of(votes, ours).gap.low > 0:
         return None
     a, b, n = found.largest
     mostly = "mostly " if n >= HALF * found.n_different else "most often "
@@ -311,19 +300,20 @@ def contrast_sentence(
     names: Sequence[str],
 ) -> Sentence | None:
     """What one group says of some items, and another does not."""
-    tables = [votes.votes(_among(votes, side))[items] for side in sides]
-    both = (tables[0].sum(axis=1) > 0) & (tables[1].sum(axis=1) > 0)
+    first, second = (votes.votes(_among(votes, side))[items] for side in sides)
+    both = (first.sum(axis=1) > 0) & (second.sum(axis=1) > 0)
     if not both.any():
         return None
-    shares = [table[both].sum(axis=0) / table[both].sum() for table in tables]
+    tables = first[both], second[both]
+    shares = [table.sum(axis=0) / table.sum() for table in tables]
     gap = shares[0] - shares[1]
     p = int(gap.argmax())
     # linearised, as in sides.py: what item m adds to the difference of two ratios of sums
-    moves = [
-        (table[both, p] - share[p] * table[both].sum(axis=1)) / table[both].sum()
+    one, other = (
+        (table[:, p] - share[p] * table.sum(axis=1)) / table.sum()
         for table, share in zip(tables, shares, strict=True)
-    ]
-    error = math.sqrt(float(((moves[0] - moves[1]) ** 2).sum()))
+    )
+    error = math.sqrt(float(((one - other) ** 2).sum()))
     if gap[p] < LEAST_GAP or gap[p] <= SURE * error or both.sum() < FEWEST:
         return None
     text = (
@@ -337,9 +327,10 @@ def groups_sentence(n: int, contrast: Sentence | None) -> Sentence | None:
     """That annotators answer in several ways, and where it shows most."""
     if contrast is None or n < 2:
         return None
-    what = "Keep them apart, or say in the guideline who is right."
-    text = f"Annotators answer in {n} different ways. {contrast} {what}"
-    return Sentence(text, "groups", parts=[contrast])
+    advice = "Keep them apart, or say in the guideline who is right."
+    return Sentence(
+        f"Annotators answer in {n} different ways. {contrast} {advice}", "groups", parts=[contrast]
+    )
 
 
 def column_sentence(
@@ -355,7 +346,7 @@ def column_sentence(
     spread = np.divide(counts - expected, np.sqrt(expected), out=np.zeros(counts.shape), where=expected > 0)
     v, g = divmod(int(spread.argmax()), counts.shape[1])
     own, overall = float((value[group == g] == v).mean()), float((value == v).mean())
-    if cramers_v(counts) < ASSOCIATED or spread[v, g] < UNUSUAL or own <= overall:
+    if by_labels.cramers_v(counts) < ASSOCIATED or spread[v, g] < UNUSUAL or own <= overall:
         return None
     text = (
         f"{quoted(values[v])} ({name}) are {percent(own)} of group {letters[g]} and {percent(overall)} of "
@@ -367,14 +358,14 @@ def column_sentence(
 # ---- one annotator ------------------------------------------------------------------------------------
 
 
-def standing_sentence(n: int, found: Standing, usual: float) -> Sentence | None:
+def standing_sentence(n: int, found: Standing) -> Sentence | None:
     """How often somebody agrees with the others."""
     if not found.n[n]:
         return None
     value, low, high = found.interval(n)
     text = (
         f"agrees with the others on {percent(value)} of {count(int(found.n[n]), 'item')} (95\u00a0% interval "
-        f"{percent(low)} to {percent(high)}; usual: {percent(usual)})"
+        f"{percent(low)} to {percent(high)}; usual: {percent(found.usual)})"
     )
     return Sentence(text, "standing", annotator=n)
 
@@ -391,20 +382,18 @@ def blind_sentence(n: int, found: Standing, usual_excess: float) -> Sentence | N
 
 def few_sentence(n: int, n_labels: int, found: Standing) -> Sentence | None:
     """That labels do not tell, where they are one or two, or agreement is not surely above chance."""
-    excess = float(found.agreement[n] - found.chance[n])
-    if found.n[n] <= 2:
-        return Sentence(f"{count(n_labels, 'label')}: too few to tell", "few", annotator=n)
-    if excess - SURE * float(found.excess_error[n]) > 0:
-        return None
-    text = f"{count(n_labels, 'label')} that agree with the others not surely more than chance would"
-    return Sentence(text, "few", annotator=n)
+    words = ": too few to tell"
+    if found.n[n] > 2:
+        if float(found.agreement[n] - found.chance[n]) > SURE * float(found.excess_error[n]):
+            return None
+        words = " that agree with the others not surely more than chance would"
+    return Sentence(f"{count(n_labels, 'label')}{words}", "few", annotator=n)
 
 
 def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:
     """That somebody says one class where the others say another, on most items of that class."""
-    mine = votes.votes(_among(votes, np.array([n])))
+    mine, P = votes.votes(_among(votes, np.array([n]))), len(names)
     first, second = most_frequent(mine), most_frequent(votes.table - mine)
-    P = len(names)
     both = (first >= 0) & (second >= 0)
     table = np.bincount(second[both] * P + first[both], minlength=P * P).reshape(P, P)
     total = table.sum(axis=1)
@@ -447,11 +436,7 @@ def test_words(epsilon: float, nominal: bool) -> str:
 
 def worth_words(shown: int, efficiency: float, pool: int, how: str) -> str:
     """How many raw labels so many refined ones stand for."""
-    if math.isinf(efficiency):
-        value = f"more than {pool}"
-    elif efficiency < 1:
-        value = "less than one"
-    else:
-        value = f"{efficiency:.1f}"
+    value = "less than one" if efficiency < 1 else f"{efficiency:.1f}"
+    value = f"more than {pool}" if math.isinf(efficiency) else value
     labels = count(shown, "label")
     return f"{labels} per item, refined, come as close to reserved labels as {value} raw ones ({how})."

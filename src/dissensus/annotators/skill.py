@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import betaincinv, stdtrit
 
-from dissensus.errors import ParameterError, bad_parameter
+from dissensus.errors import ParameterError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import make_frame
 from dissensus.labels.sources import as_annotations
 from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array, normalised, ones
-from dissensus.params import real, with_settings
+from dissensus.params import check_rules, real, with_settings
 
 PRIOR = 0.5  # pseudo-labels on both sides of a Beta interval
 FOLDS = 5
@@ -101,8 +101,7 @@ class AnnotatorSkills:
     def columns(self) -> dict[str, Any]:
         """The columns of the frame that are about skill."""
         found, columns = self.systematic, dict[str, Any]()
-        for name in ("accuracy", "skill"):
-            table = getattr(self, name)
+        for name, table in (("accuracy", self.accuracy), ("skill", self.skill)):
             columns |= {name: table[:, 0], f"{name}_low": table[:, 1], f"{name}_high": table[:, 2]}
         columns |= {f"bias_{name}": self.bias[:, k, 0] for k, name in enumerate(self.classes)}
         columns["systematic"] = found
@@ -139,9 +138,7 @@ def annotator_skills(
     """
     if not isinstance(model, ConfusionModel):
         raise ParameterError(f"{type(model).__name__} has no confusion matrices; take one of one true class")
-    rule = real(0.0, 1.0, open_low=True)
-    if not rule.holds(interval):
-        raise bad_parameter("annotator_skills", "interval", rule.words, interval)
+    check_rules("annotator_skills", {"interval": real(0.0, 1.0, open_low=True)}, interval=interval)
     annotations = as_annotations(labels)
     told = _counted(annotations, model.posterior_)
     E, right = np.maximum(told.load, 1.0), np.einsum("nkk->n", told.counts)

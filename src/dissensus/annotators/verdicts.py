@@ -19,7 +19,7 @@ Every draw of the posterior says who has which view; probabilities are shares of
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from dissensus.annotators.sentences import (
     view_sentence,
 )
 from dissensus.errors import DataError
-from dissensus.evaluate.sides import Votes, leaning, standing
+from dissensus.evaluate.sides import Votes, leaning, median, standing
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import Shown
 from dissensus.labels.kinds import class_values
@@ -51,14 +51,8 @@ from dissensus.tables.results import is_ours, read_summary
 
 __all__ = ["AnnotatorVerdicts", "View", "annotator_verdicts"]
 
-SPAM, FEW, MINORITY, ERROR, TYPICAL = (
-    "spam",
-    "too few labels",
-    "minority view",
-    "systematic error",
-    "typical",
-)
-VERDICTS = (TYPICAL, MINORITY, ERROR, SPAM, FEW)
+VERDICTS = ("typical", "minority view", "systematic error", "spam", "too few labels")
+TYPICAL, MINORITY, ERROR, SPAM, FEW = VERDICTS
 SURE = 0.9  # probability of spam from which it is called so
 EXCLUDED = 0.1  # probability of spam, at even odds, up to which labels are said to exclude it
 LIKELY = 0.75  # probability from which an error is called so
@@ -90,6 +84,10 @@ class AnnotatorVerdicts(Shown):
         Annotator ids.
     n_labels
         Labels of each annotator.
+    verdict
+        The verdict in one word.
+    probability
+        Probability of the verdict; NaN where none is given.
     model_agreement
         Chance that a label of theirs equals one of the population.
     bias_of
@@ -113,10 +111,6 @@ class AnnotatorVerdicts(Shown):
         Probability that they err systematically.
     view
         0 for the largest view, 1, 2 and so on for others, −1 for none.
-    verdict
-        The verdict in one word.
-    probability
-        Probability of the verdict; NaN where none is given.
     evidence
         The reasons, in words.
     views
@@ -129,6 +123,8 @@ class AnnotatorVerdicts(Shown):
 
     annotator: NDArray[Any]
     n_labels: NDArray[np.int64]
+    verdict: NDArray[Any]
+    probability: Array  # of the verdict; NaN where none is given
     model_agreement: Array  # chance that a label of theirs equals one of the population
     bias_of: NDArray[Any]  # the class that they give more or less often than the others; empty: grades
     bias: Array  # how much more often, or higher
@@ -140,8 +136,6 @@ class AnnotatorVerdicts(Shown):
     minority_probability: Array
     error_probability: Array
     view: NDArray[np.intp]  # 0 the largest, 1, 2, … others, −1 none
-    verdict: NDArray[Any]
-    probability: Array  # of the verdict; NaN where none is given
     evidence: NDArray[Any]  # the reasons, in words
     views: tuple[View, ...]  # the largest first
     n_equal: int  # views of about the same weight, the largest included
@@ -202,9 +196,8 @@ def annotator_verdicts(
 def posterior(model: Model, what: str) -> HPGM:
     """Refuse a model without draws, or one that is not fitted."""
     if not isinstance(model, HPGM):
-        raise DataError(
-            f"{what} come from the draws of HPGM, and {type(model).__name__} has none; fit an HPGM"
-        )
+        name = type(model).__name__
+        raise DataError(f"{what} come from the draws of HPGM, and {name} has none; fit an HPGM")
     model._check_fitted()
     return model
 
@@ -221,21 +214,19 @@ class Sides:
     differ: Array  # (V,): share of the items on which a view differs from the largest
 
     @property
-    def n_equal(self) -> int:
-        """Views of about the weight of the largest."""
-        return int((self.weight >= EQUAL * self.weight[0]).sum())
+    def small(self) -> NDArray[np.bool_]:
+        """(V,): views of clearly less weight than the largest."""
+        return np.asarray(self.weight < EQUAL * self.weight[0])
 
     def minority(self) -> NDArray[np.bool_]:
         """(N,): of a smaller view that has two members or more and does not err by rule."""
-        small = self.weight < EQUAL * self.weight[0]
-        return np.asarray(small[self.view] & ~self.error() & (self.view >= 0))
+        return np.asarray(self.small[self.view] & ~self.error() & (self.view >= 0))
 
     def error(self) -> NDArray[np.bool_]:
         """(N,): alone with a view, or of a few who contradict the crowd on most items."""
         size = np.bincount(self.view[self.view >= 0], minlength=len(self.weight))
         rule = (size == 1) | ((self.differ > MOST_ITEMS) & (self.weight <= FEW_PEOPLE))
-        small = self.weight < EQUAL * self.weight[0]
-        return np.asarray((small & rule)[self.view] & (self.view >= 0))
+        return np.asarray((self.small & rule)[self.view] & (self.view >= 0))
 
 
 def sides_of(draws: Draws, t: int, weights: Array, load: NDArray[np.intp]) -> Sides:
@@ -254,9 +245,9 @@ def sides_of(draws: Draws, t: int, weights: Array, load: NDArray[np.intp]) -> Si
         if not looks[i]:
             continue
         near = [float(items[_apart(theta[i], theta[j])].sum()) for j in leaders]
-        if not near or min(near) >= DIFFERENT:
+        place[i] = int(np.argmin(near)) if near and min(near) < DIFFERENT else len(leaders)
+        if place[i] == len(leaders):
             leaders.append(int(i))
-        place[i] = len(leaders) - 1 if not near or min(near) >= DIFFERENT else int(np.argmin(near))
     seen = place >= 0
     weight = np.bincount(place[seen], members[seen], minlength=len(leaders)).astype(np.float64)
     order = np.argsort(-weight, kind="stable")
@@ -317,7 +308,7 @@ def judged(model: HPGM, known: Annotations | None, interval: float) -> Annotator
         probability=probability,
         evidence=np.full(len(verdict), "", dtype=object),
         views=views,
-        n_equal=min(typical.n_equal, len(views)),
+        n_equal=min(int((~typical.small).sum()), len(views)),
         frame_kind=model.frame_kind_,
     )
     add_evidence(found, votes, names)
@@ -349,10 +340,8 @@ def wrong_by_gold(known: Annotations | None, N: int) -> Array:
 
 def bias_columns(annotations: Annotations) -> dict[str, Any]:
     """What every annotator gives more often, or how much higher grades, than the others; by columns."""
-    values = class_values(annotations) if annotations.label_type == "ordinal" else None
-    found = leaning(annotations, values)
-    names = [str(name) for name in annotations.classes]
-    of = np.array([names[c] if c >= 0 else "" for c in found.of], dtype=object)
+    found = leaning(annotations, class_values(annotations) if annotations.label_type == "ordinal" else None)
+    of = np.array([str(annotations.classes[c]) if c >= 0 else "" for c in found.of], dtype=object)
     return {"bias_of": of, "bias": found.value, "bias_error": found.error}
 
 
@@ -391,10 +380,7 @@ def spiked_quantile(drawn: Array, zero: Array, end: float) -> Array:
 def add_evidence(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> None:
     """Write the reasons for each verdict into ``evidence``, as far as the raw labels bear them out."""
     known = standing(votes)
-    usual, excess = (
-        float(np.nanmedian(values)) if np.isfinite(values).any() else float("nan")
-        for values in (known.agreement, known.agreement - known.chance)
-    )
+    excess = median(known.agreement - known.chance)
     for n, (verdict, v) in enumerate(zip(found.verdict, found.view, strict=True)):
         reason: Sentence | None = None
         if verdict == SPAM:
@@ -406,31 +392,14 @@ def add_evidence(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> No
         elif verdict == MINORITY and 0 < v < len(found.views) and found.views[v].words:
             view = found.views[v]
             reason = Sentence(f"one of {len(view.members)} who {view.words}", "member", parts=[view.words])
-        parts = [part for part in (reason, standing_sentence(n, known, usual)) if part]
+        parts = [part for part in (reason, standing_sentence(n, known)) if part]
         found.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
 
 
 # ---- as a finished run keeps them -----------------------------------------------------------------------
 
 ANNOTATORS = "annotators.csv"
-COLUMNS = (
-    "annotator",
-    "n_labels",
-    "verdict",
-    "probability",
-    "model_agreement",
-    "bias_of",
-    "bias",
-    "bias_error",
-    "information",
-    "information_low",
-    "information_high",
-    "spam_probability",
-    "minority_probability",
-    "error_probability",
-    "view",
-    "evidence",
-)
+COLUMNS = tuple(field.name for field in fields(AnnotatorVerdicts))[:-3]
 WORDS = ("annotator", "verdict", "bias_of", "evidence")
 WHOLE = ("n_labels", "view")  # the other columns are numbers
 
@@ -447,6 +416,5 @@ def read_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
         rows = list(csv.DictReader(file))
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in COLUMNS}
     for name in set(COLUMNS) - set(WORDS):
-        texts = columns[name]
-        columns[name] = [int(text) if name in WHOLE else float(text or "nan") for text in texts]
+        columns[name] = [int(text) if name in WHOLE else float(text or "nan") for text in columns[name]]
     return columns, words

@@ -58,9 +58,7 @@ def bootstrap_interval(
         return bootstrap_mean(rows(*arrays, **settings), items=items, level=level, n_boot=n_boot, seed=seed)
     known = [np.asarray(array) for array in arrays]
     if len({len(array) for array in known}) != 1:
-        raise DataError(
-            f"the arrays must have one row each per item, got {[len(array) for array in known]} rows"
-        )
+        raise DataError(f"the arrays must have one row each per item, got {[*map(len, known)]} rows")
     groups = _check(len(known[0]), items, level, n_boot)
     members = np.split(np.argsort(groups, kind="stable"), np.bincount(groups).cumsum()[:-1])
     rng = np.random.default_rng(seed)

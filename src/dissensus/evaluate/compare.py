@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -42,8 +42,9 @@ from dissensus.progress import ShowProgress, shown
 #: The models that ``fit`` takes unless another is clearly better, for labels of one kind or another. None of
 #: them is the simplest: they are the ones with sampled intervals, and what the other commands build on.
 DEFAULTS = ("ordinal", "hpgm", "ratings", "sets", "bradley-terry")
+Candidates = Sequence[tuple[str, Mapping[str, Any]]]
 #: What is tried: the name of a model and the settings to try it with.
-CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+CANDIDATES: Candidates = (
     ("hpgm", {}),
     ("hpgm", {"use_features": True}),
     ("empirical", {}),
@@ -53,23 +54,23 @@ CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("pgm", {"n_item_clusters": 12, "n_annotator_clusters": 8}),
 )
 #: Candidates that are fitted by EM: seconds instead of minutes, and no intervals.
-FAST_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+FAST_CANDIDATES: Candidates = (
     *CANDIDATES[2:],
     ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
 )
 #: Candidates with the best predictor among them, which takes several times as long as the others together.
-THOROUGH_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (*CANDIDATES, ("latent", {}))
+THOROUGH_CANDIDATES: Candidates = (*CANDIDATES, ("latent", {}))
 #: What is tried where classes have an order.
-ORDINAL_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("ordinal", {}), ("graded", {}), *CANDIDATES)
+ORDINAL_CANDIDATES: Candidates = (("ordinal", {}), ("graded", {}), *CANDIDATES)
 #: What is tried for labels that are numbers: annotators' ways and outliers minded, and not.
-RATING_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+RATING_CANDIDATES: Candidates = (
     ("ratings", {}),
     ("ratings", {"bias": False, "scale": False, "robust": False}),
 )
 #: What is tried for comparisons: whatever else predicts answers, only scores rank.
-PAIR_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("bradley-terry", {}),)
+PAIR_CANDIDATES: Candidates = (("bradley-terry", {}),)
 #: What is tried for sets: classes that depend on each other, and each class apart.
-SET_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("sets", {}), ("sets", {"dependence": False}))
+SET_CANDIDATES: Candidates = (("sets", {}), ("sets", {"dependence": False}))
 # Settings for the comparison alone: shorter chains tell as well which model is better.
 FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
     "hpgm": {"n_chains": 2, "n_sweeps": 90},
@@ -113,19 +114,22 @@ class HeldOut:
     score_items: float  # mean log P(label | item)
     n_hidden: int  # labels hidden
     seconds: float  # to fit and to score
-    contradicted: int = 0  # unanimous items whose common answer got less than 0.6
-    logs: Array | None = None  # (2, hidden): log P of each label given item and annotator, and given item
-    item: NDArray[np.int32] | None = None  # (hidden,): the hidden labels' items
+    contradicted: int  # unanimous items whose common answer got less than 0.6
+    logs: Array  # (2, hidden): log P of each label given item and annotator, and given item
+    item: NDArray[np.int32]  # (hidden,): the hidden labels' items
     behind: Gap | None = None  # the best score less its own, of those that it was compared with
     behind_items: Gap | None = None  # the same of ``score_items``
 
     @property
     def error(self) -> float | None:
         """Standard error of the score, over items; None where it is not known."""
-        if self.logs is None or self.item is None or not np.isfinite(self.logs[0]).all():
-            return None
-        sums = np.bincount(self.item, self.logs[0] - self.logs[0].mean())
-        return float(np.sqrt((sums**2).sum()) / self.logs.shape[1])
+        return self._mean_over_items(self.logs[0]).error if np.isfinite(self.logs[0]).all() else None
+
+    def _mean_over_items(self, rows: Array) -> Gap:
+        """Mean over the hidden labels; those of one item move together, so the error is over items."""
+        mean = float(rows.mean())
+        sums = np.bincount(self.item, rows - mean)
+        return Gap(mean, float(np.sqrt((sums**2).sum()) / len(rows)))
 
     def as_row(self) -> dict[str, Any]:
         """The same as plain values, for tables and JSON."""
@@ -156,22 +160,13 @@ class HeldOut:
         return gap
 
     def ahead_of(self, other: HeldOut, estimate: str) -> Gap:
-        """By how much it is better than another on the same hidden labels, and the standard error of that.
-
-        Labels of one item move together, so it is items that the error is taken over.
-        """
+        """By how much it is better than another on the same hidden labels, and the standard error of that."""
         which = 1 if estimate == "population" else 0
-        assert self.logs is not None
-        assert other.logs is not None
-        assert self.item is not None
         with np.errstate(invalid="ignore"):
             difference = self.logs[which] - other.logs[which]
-        if not np.isfinite(difference).all():
-            with np.errstate(invalid="ignore"):
+            if not np.isfinite(difference).all():
                 return Gap(float(np.subtract(self.measure(estimate), other.measure(estimate))), 0.0)
-        mean = float(difference.mean())
-        sums = np.bincount(self.item, difference - mean)
-        return Gap(mean, float(np.sqrt((sums**2).sum()) / len(difference)))
+        return self._mean_over_items(difference)
 
 
 @dataclass(frozen=True)
@@ -188,7 +183,7 @@ def compare(
     seed: int = 0,
     *,
     estimate: str = "population",
-    candidates: Sequence[tuple[str, Mapping[str, Any]]] = CANDIDATES,
+    candidates: Candidates = CANDIDATES,
     simplest: bool = False,
     test_size: float = 0.2,
     n_jobs: int = -1,
@@ -251,9 +246,7 @@ def compare(
     default = next((name for name in DEFAULTS if name in names and not simplest), None)
     choice = _chosen(table, estimate, default)
     wide = dict.fromkeys(name_of(model) for model in models if _too_wide(model, annotations))
-    if not wide:
-        return choice
-    not_tried = f"; not tried with {annotations.n_classes:,} classes: {', '.join(wide)}"
+    not_tried = f"; not tried with {annotations.n_classes:,} classes: {', '.join(wide)}" if wide else ""
     return replace(choice, reason=choice.reason + not_tried)
 
 
@@ -263,9 +256,7 @@ def _too_wide(model: Model, annotations: Annotations) -> bool:
     return has_tables and annotations.n_classes > MANY_CLASSES
 
 
-def _candidates(
-    annotations: Annotations, usual: Sequence[tuple[str, Mapping[str, Any]]]
-) -> Sequence[tuple[str, Mapping[str, Any]]]:
+def _candidates(annotations: Annotations, usual: Candidates) -> Candidates:
     """The candidates that suit the labels' type: those of an order come first where there is one."""
     own = {"numeric": RATING_CANDIDATES, "pairwise": PAIR_CANDIDATES, "multi": SET_CANDIDATES}
     if annotations.label_type in own:
@@ -350,9 +341,12 @@ def held_out_scores(
         running: list[str] = []
         with shown(progress) as tell, threads(n_at_once) as pool:
 
+            def tell_running() -> None:
+                tell(f"held-out labels: {', '.join(running)}", len(done) / len(models))
+
             def trial(model: Model) -> HeldOut:
                 running.append(title_of(model))
-                tell(f"held-out labels: {', '.join(running)}", len(done) / len(models))
+                tell_running()
                 started = time.perf_counter()
                 settings = for_comparison(model)
                 if n_at_once > 1 and hasattr(model, "n_jobs"):
@@ -366,7 +360,7 @@ def held_out_scores(
                 seconds = time.perf_counter() - started
                 running.remove(title_of(model))
                 if running:
-                    tell(f"held-out labels: {', '.join(running)}", len(done) / len(models))
+                    tell_running()
                 return HeldOut(model, pair, item, hidden.n_labels, seconds, ignored, logs, hidden.item)
 
             return with_gaps(pool.map(trial, models))
@@ -376,16 +370,13 @@ def held_out_scores(
 def _beside(taken: int) -> Iterator[None]:
     """Where memory is limited, fits inside the block have so much less of it."""
     used = current()
-    if used.memory is None:
-        yield
-        return
-    if 2 * taken > used.memory:
+    if used.memory is not None and 2 * taken > used.memory:
         raise DataError(
             f"hiding labels to judge a model by takes {size_words(taken)} of memory beside the fit, and "
             f"{size_words(used.memory)} are allowed in all; hide none ({setting('test_size', 0)}), or allow "
             f"more {setting('memory')}"
         )
-    with using(replace(used, memory=used.memory - taken)):
+    with nullcontext() if used.memory is None else using(replace(used, memory=used.memory - taken)):
         yield
 
 
@@ -400,9 +391,10 @@ def applies(model: Model, annotations: Annotations) -> bool:
             return False
     if (model._needs_annotators and annotations.anonymous) or _too_wide(model, annotations):
         return False
-    if model.memory_needed(annotations) > (current().memory or physical_memory()):
-        return False
-    return model._sizes_are_bounds or fits(model.get_params(deep=False), annotations)
+    allowed = current().memory or physical_memory()
+    return model.memory_needed(annotations) <= allowed and (
+        model._sizes_are_bounds or fits(model.get_params(deep=False), annotations)
+    )
 
 
 # ---- one true class -----------------------------------------------------------------------------------
@@ -469,12 +461,13 @@ def choose_truth(
 
         apart, together = fit(*APART, 0.0), fit(*TOGETHER, 0.1)
         ahead = together.bound - apart.bound
-        why = reason(annotations, ahead)
-        if ahead > 0:
-            trained = together if prior is None else fit(*TOGETHER, 0.5, prior)
-            return Choice(trained.model, [apart, together], why)
-        answer = fit(*ANSWER, 0.5, prior)
-        return Choice(answer.model, [apart, together, answer], why)
+        table, answer = [apart, together], together
+        if ahead <= 0:
+            answer = fit(*ANSWER, 0.5, prior)
+            table.append(answer)
+        elif prior is not None:
+            answer = fit(*TOGETHER, 0.5, prior)
+        return Choice(answer.model, table, reason(annotations, ahead))
 
 
 def reason(annotations: Annotations, ahead: float) -> str:

@@ -64,8 +64,7 @@ class DevItems:
         """Fit on the training items, fold in half of each dev item, score the other half."""
         train, dev = annotations, self.dev
         if dev is None:
-            shares = {"dev": self.test_size, "train": 1 - self.test_size}
-            parts = annotations.split_items(shares, seed=seed)
+            parts = annotations.split_items({"dev": self.test_size, "train": 1 - self.test_size}, seed=seed)
             train, dev = parts["train"], parts["dev"]
         folded, hidden = halves(dev, seed)
         if not (train.n_labels and hidden.n_labels):

@@ -37,11 +37,8 @@ class GoldAccuracy:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {
-            "n_items": self.n_items,
-            "plain": self.plain._asdict(),
-            "cross_fitted": self.cross_fitted._asdict(),
-        }
+        shares = {"plain": self.plain._asdict(), "cross_fitted": self.cross_fitted._asdict()}
+        return {"n_items": self.n_items, **shares}
 
 
 def judged_items(annotations: Annotations) -> NDArray[np.intp]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -39,7 +39,7 @@ from dissensus.models import build_model
 from dissensus.models.counting import GRID
 from dissensus.numerics import Array, row_shares
 from dissensus.params import with_settings
-from dissensus.progress import Clock, Progress, ShowProgress, shown
+from dissensus.progress import Clock, ShowProgress, shown
 
 Models = Mapping[str, Any] | Sequence[Any]
 
@@ -215,25 +215,15 @@ class Recovered:
     seconds: float  # of one fit, on average
 
 
-@dataclass(frozen=True)
-class PlannedFit:
-    """One fit."""
-
-    name: str
-    place: int  # within its group
-    labels_shown: int
-    draw: int
-
-
+PlannedFit = tuple[str, int, int, int]  # name of a group, place in it, labels shown, draw
 Setup = tuple[Design, Mapping[str, Sequence[Any]]]  # what all fits share: the labels and the groups of models
 
 
 def attempt(setup: Setup, planned: PlannedFit) -> tuple[Array, float]:
     """Fit one model to what one draw shows it: its KL on every item, and the seconds it took."""
-    design, groups = setup
-    seed = stream_seed(design.seed, planned.name, planned.place, planned.labels_shown, planned.draw)
-    model = trial_copy(groups[planned.name][planned.place], seed, ())
-    shown = design.shown(planned.labels_shown, planned.draw)
+    (design, groups), (name, place, labels_shown, draw) = setup, planned
+    model = trial_copy(groups[name][place], stream_seed(design.seed, *planned), ())
+    shown = design.shown(labels_shown, draw)
     started = time.perf_counter()
     estimate = model.fit(shown).label_distributions_
     return design.divergence(estimate), time.perf_counter() - started
@@ -324,10 +314,8 @@ class Recovery(Shown):
         """
         asked = {one.name for one in self.results}
         ours, theirs = (
-            self.counts[labels_shown - 1].rows
-            if name == COUNTS and name not in asked
-            else self.best(name, labels_shown).rows
-            for name in (first, second)
+            (self.best(name, R) if name != COUNTS or name in asked else self.counts[R - 1]).rows
+            for name, R in ((first, labels_shown), (second, labels_shown))
         )
         return self.resamples.interval(ours - theirs)
 
@@ -337,12 +325,8 @@ class Recovery(Shown):
         best = [self.best(name, labels_shown) for labels_shown, name in sorted(shown, key=lambda x: x[0])]
         return [
             {
-                "labels_shown": one.labels_shown,
-                "name": one.name,
-                "model": one.model,
-                "kl": one.kl.value,
-                "low": one.kl.low,
-                "high": one.kl.high,
+                **{name: getattr(one, name) for name in ("labels_shown", "name", "model")},
+                **{"kl": one.kl.value, "low": one.kl.low, "high": one.kl.high},
                 "floor": self.floor,
                 "counts": self.counts[one.labels_shown - 1].kl.value,
                 "efficiency": efficiency_words(one.efficiency, self.pool),
@@ -368,14 +352,9 @@ class Recovery(Shown):
             for point in self.counts
         ]
         return {
-            "n_items": self.n_items,
-            "n_left_out": self.n_left_out,
+            **{"n_items": self.n_items, "n_left_out": self.n_left_out},
             "reserved_labels_per_item": self.n_reserved,
-            "pool": self.pool,
-            "min_reserved": self.min_reserved,
-            "notes": self.notes,
-            "n_draws": self.n_draws,
-            "floor": self.floor,
+            **{name: getattr(self, name) for name in ("pool", "min_reserved", "notes", "n_draws", "floor")},
             "counts": curve,
             "models": self.rows(every=True),
         }
@@ -440,36 +419,33 @@ def recover(
     labels_shown = powers(pool) if labels_shown is None else labels_shown
     design = Design.of(known, pool, min_reserved, seed, smoothing)
     resamples = Resamples(n_draws, design.pool.n_items, n_boot, seed)
-    plan = [
-        PlannedFit(name, place, R, draw)
+    cells = [
+        (name, place, R)
         for R in dict.fromkeys(labels_shown)
         for name, group in groups.items()
         for place in range(len(group))
-        for draw in range(n_draws)
     ]
+    # the most labels first: these fits take longest
+    plan = [(*cell, draw) for cell in sorted(cells, key=lambda cell: -cell[2]) for draw in range(n_draws)]
+    done: dict[PlannedFit, tuple[Array, float]] = {}
     with shown(progress) as tell:
         tell("smoothed counts", 0.0)
         counts = counts_curve(design, n_draws, resamples)
-        done = _run((design, groups), plan, n_jobs, executor, tell)
+        clock = Clock(tell, len(plan))
+        with workers((design, groups), len(plan), n_jobs=n_jobs, executor=executor) as tasks:
+            for planned, found in tasks.completed(attempt, plan):
+                done[planned] = found
+                clock.tick(1, f"{len(done)} of {len(plan)}: {planned[0]}, {planned[2]} labels")
     curve, results = [point.kl.value for point in counts], []
-    for one in plan[::n_draws]:  # all draws of one model and R put together
-        found = [done[replace(one, draw=draw)] for draw in range(n_draws)]
-        rows, seconds = np.array([kl for kl, _ in found]), float(np.mean([spent for _, spent in found]))
-        kl, model = resamples.interval(rows), repr(groups[one.name][one.place])
+    for name, place, R in cells:  # all draws of one model and R put together
+        fits = [done[name, place, R, draw] for draw in range(n_draws)]
+        rows, seconds = np.array([kl for kl, _ in fits]), float(np.mean([spent for _, spent in fits]))
+        kl, model = resamples.interval(rows), repr(groups[name][place])
         worth = label_efficiency(kl.value, curve)
-        results.append(Recovered(one.name, model, one.labels_shown, rows, kl, worth, seconds))
-    return Recovery(
-        tuple(results),
-        counts,
-        design.floor,
-        pool,
-        design.pool.n_items,
-        design.n_left_out,
-        design.reserved.n_labels / design.pool.n_items,
-        n_draws,
-        resamples,
-        min_reserved,
-    )
+        results.append(Recovered(name, model, R, rows, kl, worth, seconds))
+    n_items, n_reserved = design.pool.n_items, design.reserved.n_labels / design.pool.n_items
+    sizes = pool, n_items, design.n_left_out, n_reserved, n_draws
+    return Recovery(tuple(results), counts, design.floor, *sizes, resamples, min_reserved)
 
 
 def _check(
@@ -508,17 +484,3 @@ def _groups(models: Models, weight_by: str | None) -> dict[str, list[Any]]:
                 prepared.check_params()
             groups[name].append(prepared)
     return groups
-
-
-def _run(
-    setup: Setup, plan: Sequence[PlannedFit], n_jobs: int, executor: Executor | None, tell: Progress
-) -> dict[PlannedFit, tuple[Array, float]]:
-    """Every fit, the last number of labels (the most) first."""
-    clock, done = Clock(tell, len(plan)), {}
-    with workers(setup, len(plan), n_jobs=n_jobs, executor=executor) as pool:
-        for planned, found in pool.completed(
-            attempt, sorted(plan, key=lambda planned: -planned.labels_shown)
-        ):
-            done[planned] = found
-            clock.tick(1, f"{len(done)} of {len(plan)}: {planned.name}, {planned.labels_shown} labels")
-    return done

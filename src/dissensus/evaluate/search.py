@@ -105,16 +105,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One candidate under one repeat."""
-
-    candidate: Candidate
-    repeat: int
-    split_seed: int
-    fit_seed: int
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What came of a trial."""
 
@@ -148,20 +138,24 @@ class SearchData:
         return [self.criterion.judge(estimators[0], *last[1])]
 
 
-Group = tuple[Trial, ...]  # trials of one repeat that are judged at a time
+@dataclass(frozen=True)
+class Group:
+    """Candidates that are judged in one go under one repeat."""
+
+    candidates: Sequence[Candidate]
+    repeat: int
+    seed: int  # of the search
 
 
 def run_group(data: SearchData, group: Group) -> list[Outcome]:
     """Fit and judge the candidates of a group."""
-    estimators = [
-        trial_copy(trial.candidate.estimator, trial.fit_seed, trial.candidate.settings) for trial in group
-    ]
+    seeds = [stream_seed(group.seed, one.key, group.repeat) for one in group.candidates]
+    fits = zip(group.candidates, seeds, strict=True)
+    estimators = [trial_copy(one.estimator, seed, one.settings) for one, seed in fits]
     started = time.perf_counter()
-    scores = data.scores(estimators, group[0].split_seed)
-    seconds = (time.perf_counter() - started) / len(group)
-    return [
-        Outcome(trial.fit_seed, float(score), seconds) for trial, score in zip(group, scores, strict=True)
-    ]
+    scores = data.scores(estimators, group.seed + group.repeat)
+    seconds = (time.perf_counter() - started) / len(seeds)
+    return [Outcome(seed, float(score), seconds) for seed, score in zip(seeds, scores, strict=True)]
 
 
 def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
@@ -215,39 +209,27 @@ class Search:
         # Big fits first: the last to finish is then a small one, and no core waits long for it.
         ordered = sorted(groups, key=lambda group: -self._weight([group]))
         for group, outcomes in pool.completed(run_group, ordered):
-            for trial, outcome in zip(group, outcomes, strict=True):
-                known = self.done[trial.candidate.key]
-                if trial.repeat in known:  # of a group that an earlier run finished in part
+            for one, outcome in zip(group.candidates, outcomes, strict=True):
+                known = self.done[one.key]
+                if group.repeat in known:  # of a group that an earlier run finished in part
                     continue
-                known[trial.repeat] = outcome
+                known[group.repeat] = outcome
                 if journal is not None:
-                    candidate = {"group": trial.candidate.group, "settings": plain(trial.candidate.settings)}
-                    found = {
-                        "seed": outcome.seed,
-                        "score": outcome.score,
-                        "seconds": round(outcome.seconds, 4),
-                    }
-                    journal.write({**candidate, "repeat": trial.repeat, **found})
-            words = f"split {group[0].repeat + 1} of {self.repeats}"
-            if group[0].repeat == 0:
+                    trial = {"group": one.group, "settings": plain(one.settings), "repeat": group.repeat}
+                    journal.write({**trial, **vars(outcome), "seconds": round(outcome.seconds, 4)})
+            words = f"split {group.repeat + 1} of {self.repeats}"
+            if group.repeat == 0:
                 n_done = sum(0 in repeats for repeats in self.done.values())
                 words = f"{n_done:,} of {len(self.candidates):,} tried"
-            clock.tick(self._weight([group]), f"{words}: {group[-1].candidate}")
+            clock.tick(self._weight([group]), f"{words}: {group.candidates[-1]}")
 
     def _missing(self, candidates: Sequence[Candidate], repeats: Iterable[int]) -> list[Group]:
         """Groups with a trial that is not done. A group is the same whatever was finished before a kill."""
-        groups = [
-            tuple(
-                Trial(one, repeat, self.seed + repeat, stream_seed(self.seed, one.key, repeat))
-                for one in group
-            )
+        return [
+            Group(group, repeat, self.seed)
             for group in self._groups(candidates)
             for repeat in repeats
-        ]
-        return [
-            group
-            for group in groups
-            if not all(trial.repeat in self.done[trial.candidate.key] for trial in group)
+            if not all(repeat in self.done[one.key] for one in group)
         ]
 
     def _groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -260,9 +242,8 @@ class Search:
 
     def _weight(self, groups: Iterable[Group]) -> float:
         """Expected cost: half of an average fit's is the same for all sizes, the rest grows with the size."""
-        return sum(
-            self._average_size + size_of(trial.candidate.settings) for group in groups for trial in group
-        )
+        every = [one for group in groups for one in group.candidates]
+        return sum(self._average_size + size_of(one.settings) for one in every)
 
     @cached_property
     def _average_size(self) -> float:
@@ -303,10 +284,8 @@ class Journal:
             self.file.flush()
             os.fsync(self.file.fileno())
         except OSError as error:
-            reason = system_words(error)
-            raise DataError(
-                f"{self.path}: cannot be written ({reason}); what is there is kept: make room and run again"
-            ) from error
+            why = f"{self.path}: cannot be written ({system_words(error)})"
+            raise DataError(f"{why}; what is there is kept: make room and run again") from error
 
 
 @contextmanager
@@ -358,17 +337,14 @@ def _check_same(found: Line, expected: Line, path: Path) -> None:
     was, now = (text if len(text) <= 60 else f"{text[:60]}…" for text in texts)
     told = (words for name, words in OTHERS.items() if f"{what} ".startswith(f"{name} "))
     how = next(told, f"{what} was {was}, is now {now}")
-    raise DataError(
-        f"{path}: belongs to another search ({how}); "
-        "choose another directory, or remove this file to start anew"
-    )
+    advice = "choose another directory, or remove this file to start anew"
+    raise DataError(f"{path}: belongs to another search ({how}); {advice}")
 
 
 def _difference(name: str, was: Any, now: Any) -> tuple[str, Any, Any]:
     """Where two records differ: the names that lead there, and what stands there."""
     if isinstance(was, dict) and isinstance(now, dict):
-        unlike = (key for key in now | was if key not in was or key not in now or was[key] != now[key])
-        key = next(unlike)
+        key = next(key for key in now | was if key not in was or key not in now or was[key] != now[key])
         return _difference(f"{name} {key}".strip(), was.get(key, "not set"), now.get(key, "not set"))
     if isinstance(was, list) and isinstance(now, list):
         if len(was) != len(now):

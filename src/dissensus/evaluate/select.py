@@ -319,15 +319,27 @@ def select(
     fitting = [cell for cell in asked if bounds or fits({**usual, **cell}, data)] or asked
     cells = [Candidate("", cell, with_settings(estimator, cell)) for cell in fitting]
     others = reference_candidates(estimator, data, judge, references)
-    for candidate in (*cells, *others):
+    everyone = [*cells, *others]
+    for candidate in everyone:
         if hasattr(candidate.estimator, "check_params"):
             candidate.estimator.check_params()
-    if len({candidate.key for candidate in (*cells, *others)}) < len(cells) + len(others):
+    if len({candidate.key for candidate in everyone}) < len(everyone):
         raise ParameterError("select: a reference stands twice in its group; give each once")
     with shown(progress) as tell:
-        shared, everyone = SearchData(data, judge), [*cells, *others]
-        search = Search(shared, everyone, repeats, finalists, seed, tell, n_jobs, executor)
-        header = _header(estimator, search)
+        search = Search(SearchData(data, judge), everyone, repeats, finalists, seed, tell, n_jobs, executor)
+        precision = current().precision
+        # everything that has a say in the scores: a search goes on only where all of it is the same
+        header = {
+            "version": __version__,
+            "data": data.fingerprint(),
+            "estimator": described(estimator),
+            "criterion": criterion_record(judge),
+            "grid": [plain(one.settings) for one in cells],
+            "references": [[one.group, plain(one.settings)] for one in others],
+            "repeats": repeats,
+            "finalists": finalists,
+            "seed": seed,
+        } | ({} if precision == "double" else {"precision": precision})
         with nullcontext() if directory is None else open_journal(Path(directory), header) as journal:
             outcomes = search.run(journal)
         table = ranked(cells, outcomes)
@@ -335,27 +347,8 @@ def select(
         model = with_settings(estimator, table[0].settings).fit(data) if refit else None
     groups = {one.group: [other for other in others if other.group == one.group] for one in others}
     best = {name: ranked(group, outcomes)[0] for name, group in groups.items()}
-    seconds, n_too_large = time.perf_counter() - started, len(asked) - len(cells)
-    return Selection(
-        estimator, criterion_record(judge), table, best, model, seed, seconds, n_too_large=n_too_large
-    )
-
-
-def _header(estimator: Any, search: Search) -> dict[str, Any]:
-    """Everything that has a say in the scores: a search goes on only where all of it is the same."""
-    precision = current().precision
-    return {
-        "version": __version__,
-        "data": search.data.annotations.fingerprint(),
-        "estimator": described(estimator),
-        "criterion": criterion_record(search.data.criterion),
-        "grid": [plain(one.settings) for one in search.candidates if not one.group],
-        "references": [[one.group, plain(one.settings)] for one in search.candidates if one.group],
-        "repeats": search.repeats,
-        "finalists": search.finalists,
-        "seed": search.seed,
-        **({} if precision == "double" else {"precision": precision}),
-    }
+    seconds, record = time.perf_counter() - started, criterion_record(judge)
+    return Selection(estimator, record, table, best, model, seed, seconds, len(asked) - len(cells))
 
 
 def reference_candidates(
@@ -373,15 +366,12 @@ def reference_candidates(
 
     if not isinstance(criterion, HeldOutLabels | DevItems):
         return []
-    sizes = [{"n_item_clusters": size} for size in FMM_SIZES]
-    amounts = [{"smoothing": amount} for amount in (None, *AMOUNTS)]
-    tables: list[tuple[str, Any, list[Settings]]] = [
-        ("FMM", FMM(), [one for one in sizes if fits(one, annotations)] or sizes[:1]),
-        ("counts", EmpiricalDistribution(), amounts),
-    ]
+    sizes: list[Settings] = [{"n_item_clusters": size} for size in FMM_SIZES]
+    sizes = [one for one in sizes if fits(one, annotations)] or sizes[:1]
+    amounts: list[Settings] = [{"smoothing": amount} for amount in (None, *AMOUNTS)]
     return [
         Candidate(name, settings, with_settings(model, settings))
-        for name, model, grid in tables
+        for name, model, grid in (("FMM", FMM(), sizes), ("counts", EmpiricalDistribution(), amounts))
         if type(model) is not type(estimator)
         for settings in grid
     ]

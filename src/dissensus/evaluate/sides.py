@@ -96,9 +96,8 @@ def side_of(votes: Votes, inside: NDArray[np.bool_]) -> Side:
     own, alone = votes.votes(inside), votes.alone(inside)
     others = votes.table - own
     n, r = own.sum(axis=1), others.sum(axis=1)
-    gap, within, between = _gap(
-        ((own**2).sum(axis=1) - alone, n * (n - 1)), ((own * others).sum(axis=1), n * r)
-    )
+    among = (own**2).sum(axis=1) - alone, n * (n - 1)
+    gap, within, between = _gap(among, ((own * others).sum(axis=1), n * r))
     shared = (n > 0.5) & (r > 0.5)
     weight = n[shared, None]
     usual = others[shared] / r[shared, None] * weight
@@ -106,24 +105,15 @@ def side_of(votes: Votes, inside: NDArray[np.bool_]) -> Side:
     change = (own[shared] - usual).sum(axis=0) / total
     # linearised: the share of item m in Σ_m (a_mc − n_m o_mc / r_m) / Σ_m n_m
     spread = own[shared] - usual - change * weight
-    return Side(
-        int(inside.sum()),
-        within,
-        between,
-        gap,
-        int(shared.sum()),
-        own[shared].sum(axis=0) / total,
-        usual.sum(axis=0) / total,
-        np.sqrt((spread**2).sum(axis=0)) / total,
-    )
+    shares = own[shared].sum(axis=0) / total, usual.sum(axis=0) / total
+    error = np.sqrt((spread**2).sum(axis=0)) / total
+    return Side(int(inside.sum()), within, between, gap, int(shared.sum()), *shares, error)
 
 
 def _gap(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Interval, float, float]:
     """The difference of two ratios of sums over items, with its interval; and the ratios."""
     (x, n), (y, r) = one, other
-    X, Y = (
-        float(part.sum() / whole.sum()) if whole.sum() > 0.5 else math.nan for part, whole in (one, other)
-    )
+    X, Y = (float(a.sum() / b.sum()) if b.sum() > 0.5 else math.nan for a, b in (one, other))
     if math.isnan(X - Y):
         return Interval(math.nan, math.nan, math.nan), X, Y
     # linearised: d_m = (x_m − X n_m) / N of each ratio X = Σ x / N, and their difference
@@ -217,10 +207,20 @@ class Standing:
     chance: Array  # what the same answers would reach if given to the items without looking
     excess_error: Array  # standard error of agreement − chance
 
+    @cached_property
+    def usual(self) -> float:
+        """Median agreement; NaN where nobody shares an item."""
+        return median(self.agreement)
+
     def interval(self, n: int) -> Interval:
         """Agreement with its 95 % interval."""
         value, reach = float(self.agreement[n]), Z * float(self.error[n])
         return Interval(value, max(value - reach, 0.0), min(value + reach, 1.0))
+
+
+def median(values: Array) -> float:
+    """Median of the numbers that are known; NaN where none is."""
+    return float(np.nanmedian(values)) if np.isfinite(values).any() else math.nan
 
 
 def standing(votes: Votes) -> Standing:
@@ -243,14 +243,9 @@ def standing(votes: Votes) -> Standing:
         # agreement − chance is the mean of Σ_c (y_c − ȳ_c)(o_c − ō_c)
         moves = ((answer - given[who]) * (others - heard[who])).sum(axis=1) - (agreement - chance)[who]
         excess += np.bincount(who, moves**2, minlength=N)
-    none, free = n == 0, np.maximum(n - 1, 1) * size
-    return Standing(
-        n,
-        np.where(none, np.nan, agreement),
-        np.where(none, np.nan, np.sqrt(spread / free)),
-        np.where(none, np.nan, chance),
-        np.where(none, np.nan, np.sqrt(excess / free)),
-    )
+    free = np.maximum(n - 1, 1) * size
+    parts = (agreement, np.sqrt(spread / free), chance, np.sqrt(excess / free))
+    return Standing(n, *(np.where(n == 0, np.nan, part) for part in parts))
 
 
 @dataclass(frozen=True)

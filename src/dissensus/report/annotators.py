@@ -123,10 +123,7 @@ def annotator_columns(
         columns["probability"] = np.round(judged.probability[order], 3)
         columns["evidence"] = judged.evidence[order]
     else:
-        usual = (
-            float(np.nanmedian(standing.agreement)) if np.isfinite(standing.agreement).any() else float("nan")
-        )
-        columns["evidence"] = [sentences.standing_sentence(int(n), standing, usual) or "" for n in order]
+        columns["evidence"] = [sentences.standing_sentence(int(n), standing) or "" for n in order]
     if group is not None:
         columns["group"] = group[order]
     return columns

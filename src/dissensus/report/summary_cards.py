@@ -27,22 +27,14 @@ def summary_cards(found: Findings, described: Description, gold: Any) -> list[di
     low, high = described.alpha_low, described.alpha_high
     ends = f"95\u00a0% interval {low:.2f} to {high:.2f}. " if math.isfinite(low) else ""
     raw, modelled = (sentences.percent(clear.sum() / max(len(clear), 1)) for clear in found.clear)
+    clear = [(raw, "items", "clear_raw", "as labelled"), (modelled, "items", "clear_model", "by the model")]
+    draw = "Nearly a draw" + (", and the model is not sure" if found.known is not None else "")
+    decide = [(f"{found.adjudicate.sum():,}", "items", "adjudicate", "")]
+    reading = ends + described.reading.capitalize()
     cards = [
-        _card(
-            "Agreement (Krippendorff’s α)",
-            [(alpha, "items", "contested", "")],
-            ends + described.reading.capitalize(),
-        ),
-        _card(
-            "Items with a clear answer",
-            [(raw, "items", "clear_raw", "as labelled"), (modelled, "items", "clear_model", "by the model")],
-            "Two in three or more say the same",
-        ),
-        _card(
-            "Items to adjudicate",
-            [(f"{found.adjudicate.sum():,}", "items", "adjudicate", "")],
-            "Nearly a draw" + (", and the model is not sure" if found.known is not None else ""),
-        ),
+        _card("Agreement (Krippendorff’s α)", [(alpha, "items", "contested", "")], reading),
+        _card("Items with a clear answer", clear, "Two in three or more say the same"),
+        _card("Items to adjudicate", decide, draw),
     ]
     if found.votes is not None:
         words = "Agree far less with the others than is usual"
@@ -57,9 +49,8 @@ def summary_cards(found: Findings, described: Description, gold: Any) -> list[di
         digits = 0 if round(now) != round(after) else 1
         reaches = ((now, "now"), (after, "with one more"))
         numbers = [(f"±{reach:.{digits}f}", "items", "more", what) for reach, what in reaches]
-        cards.append(
-            _card("One more label per item", numbers, "Points by which the label’s share may be off")
-        )
+        off = "Points by which the label’s share may be off"
+        cards.append(_card("One more label per item", numbers, off))
     if gold is not None:
         named = (("raw", "most frequent label"), ("model", "model"))
         right = [(sentences.percent(gold[key][0]), "items", "wrong", word) for key, word in named]
@@ -94,10 +85,8 @@ def steps(
         first = clusters["contrasts"][0]["says"]
         ways = sentences.groups_sentence(len(clusters["groups"]), first)
         said.append((ways, ("groups", "", "Show the groups")))
-    unsure = found.known is not None
-    decide = sentences.adjudicate_sentence(
-        annotations.counts, np.flatnonzero(found.adjudicate), unsure=unsure
-    )
+    unsure, near = found.known is not None, np.flatnonzero(found.adjudicate)
+    decide = sentences.adjudicate_sentence(annotations.counts, near, unsure=unsure)
     more = sentences.more_sentence(annotations.counts, np.flatnonzero(found.more))
     said += [
         (sentences.parts_sentence(*parts), ("", "", "")),
@@ -115,9 +104,8 @@ def steps(
 def changes(earlier: Path, found: Findings, now: Description, names: list[str]) -> dict[str, Any]:
     """The earlier run's files beside this model and its labels; ``names``: of the annotators, as shown."""
     if not is_ours(earlier) or not (earlier / LABELS).is_file():
-        raise DataError(
-            f"{earlier}: is not the directory of a finished run; name one that fit or update wrote"
-        )
+        problem = f"{earlier}: is not the directory of a finished run"
+        raise DataError(f"{problem}; name one that fit or update wrote")
     before = {row[ITEM]: row for row in _rows(earlier / LABELS)}
     if before and LABEL not in next(iter(before.values())):
         raise DataError(f"{earlier}: its labels are no classes, which have nothing to compare here")
