@@ -7,11 +7,16 @@ readers answer ``praise`` where the others hear a ``complaint``. Everything else
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
 from dissensus.labels.annotations import Annotations
+from dissensus.report import page as report_page
 
 CLASSES = ("complaint", "mixed", "off_topic", "praise")
 
@@ -76,3 +81,11 @@ def canteen(
 def _remark(kind: str, rng: np.random.Generator) -> str:
     opening, ending = rng.choice(OPENINGS[kind]), rng.choice(ENDINGS[kind])
     return f"{opening.format(dish=rng.choice(DISHES))}, {ending}"
+
+
+def page_content(labels: Annotations, model: Any, **settings: Any) -> dict[str, Any]:
+    """What ``write_report`` puts on the page, before it is written as HTML."""
+    with TemporaryDirectory() as folder, patch.object(report_page, "page", return_value="") as written:
+        report_page.write_report(labels, model, Path(folder) / "page.html", **settings)
+    content: dict[str, Any] = written.call_args.args[0]
+    return content

@@ -169,7 +169,7 @@ def test_saving_and_new_pairs(tmp_path: Path) -> None:
 def test_the_command_ranks_and_refuses(tmp_path: Path) -> None:
     frame, theta = battles(2)
     frame.to_csv(tmp_path / "battles.csv", index=False)
-    said = run("rank", tmp_path / "battles.csv", "-o", tmp_path / "out")
+    said = run("fit", tmp_path / "battles.csv", "-o", tmp_path / "out")
     written = pd.read_csv(tmp_path / "out" / "labels.csv")
     assert list(written.columns) == ["item", "score", "low", "high", "rank_low", "rank_high", "n_labels"]
     assert written["item"][0] == f"m{int(theta.argmax())}"
@@ -177,7 +177,8 @@ def test_the_command_ranks_and_refuses(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "report.html").read_text()
     assert "answers against the others" in page
     pd.DataFrame({"item": [1, 1], "annotator": [1, 2], "label": ["x", "y"]}).to_csv(tmp_path / "n.csv")
-    assert "two columns of what is compared" in failure("rank", tmp_path / "n.csv", "-o", tmp_path / "no")
+    words = ["fit", tmp_path / "n.csv", "--label-type", "pairwise", "-o", tmp_path / "no"]
+    assert "no two columns of what is compared" in failure(*words)
     assert not (tmp_path / "no").exists()
 
 

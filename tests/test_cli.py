@@ -117,7 +117,7 @@ def test_no_message_of_the_library_names_an_option_of_the_shell() -> None:
     named = {
         f"{file.relative_to(rooms)}: {line.strip()}"
         for file in rooms.rglob("*.py")
-        if "cli" not in file.parts
+        if "cli" not in file.parts and file.name != "label_studio.py"  # a program of its own
         for line in file.read_text(encoding="utf-8").splitlines()
         if re.search(r"""["'( ]--[a-z{]""", line) and not line.lstrip().startswith("#")
     }
@@ -313,7 +313,7 @@ BAD = {
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
     "text that is not there": (
         ["fit", "votes.csv", "--text-column", "txt"],
-        "no text column found called 'txt'",
+        "there is no column 'txt'",
     ),
     "an option with a slip": (
         ["fit", "votes.csv", "--modle", "pgm"],

@@ -123,7 +123,7 @@ def test_a_terminal_shows_progress_and_then_the_result(votes: Path, tmp_path: Pa
 
 
 def test_json_on_a_terminal_is_plain(votes: Path, tmp_path: Path) -> None:
-    child = terminal("models", "fmm", "--json", cwd=tmp_path)
+    child = terminal("info", "fmm", "--json", cwd=tmp_path)
     child.expect(pexpect.EOF)
     assert "\x1b" not in child.before
     child.close()

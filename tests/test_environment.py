@@ -60,24 +60,24 @@ def test_every_extra_for_users_is_known() -> None:
     assert set(info.EXTRAS) == set(PROJECT["optional-dependencies"]) - {"bench", "dev", "all"}
 
 
-def test_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["numpy>=2.0", "no-such-core>=1", "openpyxl>=3.1; extra == 'excel'"]
     lines.append('no-such-thing; extra == "arviz"')
     monkeypatch.setattr(info, "requires", lambda _: lines)
-    found = json.loads(run("doctor", "--json").stdout)
+    found = json.loads(run("info", "--json").stdout)
     assert found["core"]["no-such-core"] == ""
     assert found["core"]["numpy"]
     assert found["extras"]["arviz"]["missing"] == ["no-such-thing"]
     assert found["extras"]["arviz"]["get_it_with"] == install_command("arviz")
     assert found["cores"] >= 1
-    printed = run("doctor").stdout
+    printed = run("info").stdout
     assert f"arviz: {install_command('arviz')}" in printed
     assert "missing no-such-thing" in printed
 
 
-def test_doctor_works_where_nothing_was_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_works_where_nothing_was_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_: str) -> Any:
         raise info.PackageNotFoundError
 
     monkeypatch.setattr(info, "requires", nobody)
-    assert json.loads(run("doctor", "--json").stdout)["core"] == {}
+    assert json.loads(run("info", "--json").stdout)["core"] == {}

@@ -54,7 +54,8 @@ def values(frame: Any) -> list[list[str]]:
 
 
 def page(labels: Any, folder: Path) -> int:
-    path = ds.write_report(labels, MODEL, folder / "page.html", held_out=[], progress=False)
+    path = folder / "page.html"
+    ds.write_report(labels, MODEL, path, held_out=[], progress=False)
     return path.read_text(encoding="utf-8").count("i24")  # notes on how labels were read differ
 
 
@@ -100,6 +101,8 @@ CALLS: dict[str, Callable[[Any, Path], Any]] = {
     "GuidedClassifier": lambda labels, _: (
         ds.GuidedClassifier(ds.FMM(2, seed=0)).fit(FEATURES, labels).predict(FEATURES).tolist()
     ),
+    "score": lambda labels, _: ds.score(MODEL, labels).values["score_items"].value,
+    "score frame": lambda labels, _: ds.score(MODEL.to_frame(), labels, n_boot=0).values["score_items"].value,
     "model.fit": lambda labels, _: values(ds.FMM(2, seed=0).fit(labels).to_frame()),
     "model.fit gold": lambda labels, _: ds.DawidSkene().fit(labels, gold=GOLD).posterior_.tolist(),
     "model.fit_predict": lambda labels, _: len(ds.MajorityVote().fit_predict(labels)),

@@ -47,8 +47,8 @@ def test_the_command_says_it_and_the_summary_and_the_page_keep_it(tmp_path: Path
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("Read item from tweet_id, annotator from worker, label from answer.") == 1
     assert "name the column with" not in page
-    assert run("describe", file).stdout.count("item from 'tweet_id'") == 1
-    assert "read item from 'tweet_id'" in run("pack", file, "-o", tmp_path / "store").stderr
+    assert run("describe", file).stderr.count("item from 'tweet_id'") == 1
+    assert "read item from 'tweet_id'" in run("import", file, "-o", tmp_path / "v.store").stderr
 
 
 # ---- asked --------------------------------------------------------------------------------------------

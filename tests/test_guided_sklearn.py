@@ -238,7 +238,7 @@ def test_features_that_name_their_items_are_put_in_order() -> None:
     carried = features_of(ds.text.with_features(labels, named))
     assert labels.items.tolist() == ["a1", "b10", "b9", "c2"]
     assert carried.tolist() == [[1.0], [10.0], [9.0], [2.0]]
-    assert features_of(labels, given=named).tolist() == carried.tolist()
+    assert features_of(ds.text.with_features(labels, named)).tolist() == carried.tolist()
 
 
 # ---- scikit-learn's own checks ----------------------------------------------------------------------------

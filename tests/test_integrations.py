@@ -15,9 +15,10 @@ import pandas as pd
 import pytest
 
 import dissensus as ds
-from cli_help import failure, run
+from cli_help import run
 from dissensus.errors import DataError, ParameterError
 from dissensus.integrations.label_studio import Backend, label_studio_server
+from dissensus.integrations.label_studio import main as serve
 from dissensus.integrations.mlflow import run_metrics, run_params
 from dissensus.tables.write import write_tasks
 
@@ -228,12 +229,16 @@ def test_the_backend_refuses_what_it_cannot_read(address: str) -> None:
     assert ask(f"{address}/predict", {"tasks": 3})[0] == 400
 
 
-def test_serve_says_what_it_needs(refined: Path) -> None:
-    assert "--label-studio" in failure("serve", refined)
-    server = label_studio_server(Backend(MODEL), port=0)
-    with server:
-        port = server.server_address[1]
-        assert "cannot be listened to" in failure("serve", refined, "--label-studio", "--port", port)
+def test_the_backend_says_what_it_needs(refined: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*words: Any) -> str:
+        monkeypatch.setattr("sys.argv", ["label_studio", *map(str, words)])
+        with pytest.raises(SystemExit) as caught:
+            serve()
+        return str(caught.value)
+
+    assert "is no run and no saved model" in failing(refined.parent)
+    with label_studio_server(Backend(MODEL), port=0) as server:
+        assert "cannot be listened to" in failing(refined, "--port", server.server_address[1])
 
 
 # ---- Hugging Face -------------------------------------------------------------------------------------

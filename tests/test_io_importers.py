@@ -129,7 +129,6 @@ def test_every_format_and_option_is_documented() -> None:
         "--question",
         "--item-column",
         "text_column",
-        "--several",
         "--keep-rejected",
     ):
         assert option in page

@@ -175,8 +175,8 @@ def test_blank_labels_are_skipped_and_counted(tmp_path: Path) -> None:
     assert any("'NA'" in note for note in fewer.notes)
     frame = pd.DataFrame({"item": [1, 1, 2], "annotator": [1, 2, 1], "label": [3.0, np.nan, 4.0]})
     assert ds.read_annotations(frame).classes.tolist() == [3, 4]
-    said = run("describe", tmp_path / "b.csv", "--missing-words", "NA,null")
-    assert "labels                2" in said.stdout
+    run("import", tmp_path / "b.csv", "--missing-words", "NA,null", "-o", tmp_path / "l.csv")
+    assert "labels                2" in run("describe", tmp_path / "l.csv").stdout
 
 
 def test_other_encodings_and_the_line_that_excel_writes(tmp_path: Path) -> None:
@@ -241,9 +241,9 @@ def test_words_for_no_answer_are_offered_and_taken(tmp_path: Path) -> None:
 def test_a_store_skips_rows_without_a_label(tmp_path: Path) -> None:
     rows = ["item,annotator,label", "a,x,1", "a,y,", "b,x,NA", ",y,2"]
     (tmp_path / "v.csv").write_text("\n".join(rows[:4]) + "\n")
-    said = run("pack", tmp_path / "v.csv", "-o", tmp_path / "s", "--missing-words", "NA")
+    said = run("import", tmp_path / "v.csv", "-o", tmp_path / "s.store", "--missing-words", "NA")
     assert "note: 2 rows have no label (blank, or 'NA') and are skipped" in said.stderr
-    assert ds.read_annotations(tmp_path / "s").n_labels == 1
+    assert ds.read_annotations(tmp_path / "s.store").n_labels == 1
     (tmp_path / "n.csv").write_text("item,annotator,label\na,x,\n")
     with pytest.raises(ds.DissensusError, match=r"n\.csv: every label is blank"):
         ds.write_store(tmp_path / "n.csv", tmp_path / "t")

@@ -65,7 +65,7 @@ def test_it_keeps_every_promise_of_the_contract(place: Path) -> None:
 
 
 def test_the_command_line_fits_it_writes_its_files_and_a_page(place: Path) -> None:
-    assert "copied" in json.loads(dissensus(place, "models", "--json"))
+    assert "copied" in json.loads(dissensus(place, "info", "--json"))["models"]
     out = place / "out"
     dissensus(place, "fit", place / "votes.csv", "-m", "copied", "--set", "smoothing=2", "-o", out)
     assert json.loads((out / "summary.json").read_text())["model"] == "copied"

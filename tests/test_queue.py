@@ -78,15 +78,16 @@ def test_nonsense_is_refused() -> None:
         write_tasks([], "tasks.json", "excel", ["x"])
 
 
-def test_numbers_and_other_pages_are_refused(tmp_path: Path) -> None:
+def test_numbers_have_a_queue_and_a_page_without_times(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     item, annotator = np.repeat(np.arange(20), 4), np.tile(np.arange(4), 20)
     ratings = ds.Annotations.from_arrays(
         item, annotator, (item % 5 + rng.normal(size=80)).round(2), label_type="numeric"
     )
     model = ds.NumericRatings().fit(ratings)
-    with pytest.raises(DissensusError, match="these are numbers"):
-        ds.label_queue(ratings, model)
+    queue = ds.label_queue(ratings, model, budget=5)
+    assert len(queue) == 5
+    assert "the interval of the mean is" in queue.reason[0]
     with pytest.raises(DissensusError, match="no part for since="):
         ds.write_report(ratings, model, tmp_path / "p.html", since=tmp_path)
 
@@ -140,7 +141,7 @@ def test_from_the_queue_through_label_studio_and_back(tmp_path: Path) -> None:
     sizes = ["-s", "n_chains=2", "-s", "n_sweeps=40"]
     run("fit", file, "--model", "hpgm", *sizes, "-o", first, "--no-report")
     tasks = tmp_path / "tasks.json"
-    run("queue", first, "--items", texts, "--each", 2, "--budget", 40, "--for", "label-studio", "-o", tasks)
+    run("plan", first, "--items", texts, "--each", 2, "--budget", 40, "--for", "label-studio", "-o", tasks)
     given = json.loads(tasks.read_text())
     assert given
     assert all(task["data"]["text"] == f"Text {task['data']['item']}" for task in given)
@@ -261,7 +262,8 @@ def test_pace_and_drift_by_hand() -> None:
 def test_a_page_says_how_quick_everybody_is(tmp_path: Path) -> None:
     crowd = ds.simulate(40, 6, 2, labels_per_item=6, seed=1).annotations
     when = np.arange(crowd.n_labels) * 3.0 + 1.7e9
-    path = ds.write_report(crowd, ds.FMM(2).fit(crowd), tmp_path / "page.html", held_out=[], times=when)
+    path = tmp_path / "page.html"
+    ds.write_report(crowd, ds.FMM(2).fit(crowd), path, held_out=[], times=when)
     found = json.loads(re.findall(r'id="data">(.*?)</script>', path.read_text(), re.DOTALL)[0])
     assert len(found["annotators"]["pace"]) == 6
     assert sum(part["n"] for part in found["time"]["bins"]) == crowd.n_labels

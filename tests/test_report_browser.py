@@ -279,7 +279,8 @@ def test_every_table_can_be_taken_away(visit: Visit) -> None:
 def test_texts_that_a_spreadsheet_would_compute_are_made_harmless(browser: Any, tmp_path: Path) -> None:
     rows = [(item, who, "yes") for item in ("=1+1", "plain") for who in ("a", "b")]
     labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), classes=["no", "yes"])
-    path = ds.write_report(labels, ds.MajorityVote().fit(labels), tmp_path / "page.html")
+    path = tmp_path / "page.html"
+    ds.write_report(labels, ds.MajorityVote().fit(labels), path)
     opened = Visit(browser, path)
     with opened.page.expect_download() as waiting:
         opened.page.click("#items .take")
@@ -412,7 +413,8 @@ def test_a_page_without_a_script_is_shown_whole(browser: Any, tmp_path: Path) ->
     ratings = ds.Annotations.from_arrays(
         [f"{NASTY} {m}" for m in item], [f"rater {n}" for n in annotator], numbers, label_type="numeric"
     )
-    path = ds.write_report(ratings, ds.NumericRatings().fit(ratings), tmp_path / "p.html", title=NASTY)
+    path = tmp_path / "p.html"
+    ds.write_report(ratings, ds.NumericRatings().fit(ratings), path, title=NASTY)
     said: list[str] = []
     context = browser.new_context(bypass_csp=True, viewport={"width": 400, "height": 900})
     opened = context.new_page()
@@ -456,7 +458,8 @@ def test_twenty_thousand_items_stay_smooth(browser: Any, tmp_path: Path) -> None
     )
     crowd = crowd.with_tables(items=table)
     model = ds.FMM(6, max_iter=15).fit(crowd)
-    path = ds.write_report(crowd, model, tmp_path / "large.html", held_out=[])
+    path = tmp_path / "large.html"
+    ds.write_report(crowd, model, path, held_out=[])
     assert path.stat().st_size < 6e6
     visit = Visit(browser, path)
     opened = visit.page.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
@@ -472,7 +475,8 @@ def test_a_crowd_of_one_mind_has_a_whole_page(browser: Any, tmp_path: Path) -> N
     # Everybody agrees, so no second group is left of the small model that looks for groups.
     item, annotator = (column.ravel() for column in np.indices((40, 6)))
     known = ds.Annotations.from_arrays(item, annotator, item % 3)
-    path = ds.write_report(known, ds.MajorityVote().fit(known), tmp_path / "page.html")
+    path = tmp_path / "page.html"
+    ds.write_report(known, ds.MajorityVote().fit(known), path)
     opened = Visit(browser, path)
     assert opened.said == []
     assert opened.page.locator("main section").count() == 6
@@ -487,7 +491,8 @@ def test_pages_without_names_or_single_labels_are_whole(
     nobody = ds.Annotations.from_counts(known.counts, classes=known.classes)
     monkeypatch.setattr("dissensus.report.annotators.MOST_ROWS", 10)
     for place, labels in enumerate((known, nobody)):
-        path = ds.write_report(labels, ds.FMM(3).fit(labels), tmp_path / f"{place}.html", held_out=[])
+        path = tmp_path / f"{place}.html"
+        ds.write_report(labels, ds.FMM(3).fit(labels), path, held_out=[])
         opened = Visit(browser, path)
         opened.page.locator("#items-table tbody tr.row").first.locator("td").first.click()
         assert "Population" in opened.page.locator("#items-table tr.detail thead").inner_text()

@@ -29,12 +29,12 @@ from dissensus.report.clusters import (
     steady_groups,
     told_by,
 )
-from dissensus.report.items import fanned, principal_plane, texts_of
-from dissensus.report.page import Request, embedded, findings, gather, page, write_report
+from dissensus.report.items import fanned, principal_plane
+from dissensus.report.page import embedded, findings, page, write_report
 from dissensus.report.quality import gold_content, held_out_table, search_content, trace_content, worth
 from judge_help import humans_and_judges
 from registry import FROM_LABELS_ALONE
-from report_sample import canteen
+from report_sample import canteen, page_content
 from sizes import usually
 
 
@@ -59,7 +59,7 @@ def fitted(sample: ds.Annotations) -> Model:
 
 @pytest.fixture(scope="module")
 def content(sample: ds.Annotations, fitted: Model) -> dict[str, Any]:
-    return gather(Request(fitted, sample, "Canteen", texts=texts_of(sample), command="a command"))
+    return page_content(sample, fitted, title="Canteen", command="a command")
 
 
 # ---- groups -------------------------------------------------------------------------------------------
@@ -235,7 +235,8 @@ def test_pairs_of_annotators_by_hand() -> None:
 
 
 def test_anonymised_pages_hold_no_annotator_id(sample: ds.Annotations, fitted: Model, tmp_path: Path) -> None:
-    path = write_report(sample, fitted, tmp_path / "page.html", anonymise=True, held_out=[])
+    path = tmp_path / "page.html"
+    write_report(sample, fitted, path, anonymise=True, held_out=[])
     text = path.read_text(encoding="utf-8")
     assert not any(str(name) in text for name in sample.annotators)
     content = data_of(path)

@@ -15,10 +15,9 @@ from dissensus.annotators import sentences
 from dissensus.annotators.findings import findings
 from dissensus.annotators.sentences import Sentence
 from dissensus.evaluate.sides import Votes, agreement_gap, clash, leaning, most_frequent, side_of, standing
-from dissensus.report.items import overturned, texts_of
-from dissensus.report.page import Request, gather
+from dissensus.report.items import overturned
 from dissensus.report.quality import gold_decides
-from report_sample import canteen
+from report_sample import canteen, page_content
 from sentence_checker import Checker, sentences_in
 from sizes import VERIFY, usually
 
@@ -35,7 +34,7 @@ def datasets() -> list[str]:
 
 
 def content_of(labels: ds.Annotations, model: Any, **settings: Any) -> dict[str, Any]:
-    return gather(Request(model, labels, "page", texts=texts_of(labels), held_out=[], **settings))
+    return page_content(labels, model, held_out=[], **settings)
 
 
 def read(folder: Path) -> ds.Annotations:

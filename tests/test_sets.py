@@ -169,7 +169,8 @@ def test_dependence_is_learned_where_it_is() -> None:
 def test_fit_writes_sets_and_a_page(tmp_path: Path) -> None:
     frame = exclusive()
     frame.assign(label=frame["label"].map("|".join)).to_csv(tmp_path / "s.csv", index=False)
-    run("fit", tmp_path / "s.csv", "--separator", "|", "-o", tmp_path / "out")
+    run("import", tmp_path / "s.csv", "--separator", "|", "-o", tmp_path / "sets.csv")
+    run("fit", tmp_path / "sets.csv", "-o", tmp_path / "out")
     written = pd.read_csv(tmp_path / "out" / "labels.csv")
     assert set(written["label"]) == {'["a", "c"]', '["b"]'}
     np.testing.assert_allclose(written["p_a"], written["p_c"], atol=0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from dataclasses import replace
@@ -343,15 +342,16 @@ def test_the_command_writes_a_store_that_others_read(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     write_votes(tmp_path / "one.csv", "a,1,yes\nb,1,no\n")
     write_votes(tmp_path / "two.csv", "c,2,no\nC,1,no\n")
-    made = run("pack", "one.csv", "-o", "votes.store")
+    made = run("import", "one.csv", "-o", "votes.store")
     assert made.stdout.splitlines() == [
         "2 labels by 1 annotator on 2 items, 2 classes",
         "Wrote votes.store/: 0.0 MB",
     ]
-    both = run("pack", "one.csv", "two.csv", "-o", "votes.store", "--json")
-    assert json.loads(both.stdout)["n_labels"] == 4
+    assert "4 labels" in run("import", "one.csv", "two.csv", "-o", "votes.store").stdout
     assert "labels                4" in run("describe", "votes.store").stdout
     run("fit", "votes.store", "--model", "empirical", "--no-report")
     assert (tmp_path / "votes-refined" / "labels.csv").is_file()
-    assert "of memory, and 1MB are allowed" in failure("pack", "one.csv", "-o", "x", "--memory", "1MB")
-    assert not (tmp_path / "x").exists()
+    assert "of memory, and 1MB are allowed" in failure(
+        "import", "one.csv", "-o", "x.store", "--memory", "1MB"
+    )
+    assert not (tmp_path / "x.store").exists()

@@ -24,7 +24,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 SAID = {0: "", -signal.SIGKILL: "", 143: "", 130: "interrupted"}
 FIT = ["--model", "dawid-skene", "--jobs", "1", "--no-report"]
 COMMANDS = {
-    "pack": ["pack", "votes.csv", "-o", "result"],
+    "store": ["import", "votes.csv", "-o", "result.store"],
     "fit": ["fit", "votes.csv", *FIT, "-o", "result"],
     "select": [
         "select", "votes.csv", "--model", "fmm", "-k", "2,3", "--repeats", "2", "--jobs", "1", "--no-report",

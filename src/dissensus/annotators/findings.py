@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from dissensus.annotators.plan import allocated, losses, may_be_asked, people_left, worth_of_losses
 from dissensus.annotators.sentences import close_items, count, quoted
 from dissensus.annotators.verdicts import AnnotatorVerdicts, annotator_verdicts
-from dissensus.errors import DataError
 from dissensus.evaluate.sides import Standing, Votes, most_frequent, standing
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import Shown
 from dissensus.labels.sources import as_annotations
+from dissensus.models import build_model
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.results import Intervals
@@ -31,6 +31,7 @@ from dissensus.params import NONE, check_rules, integer
 __all__ = ["Findings", "LabelQueue", "findings", "label_queue"]
 
 CLEAR = 2 / 3  # share of the answers that makes one clear
+WIDE = 1.25  # times the usual width of a rating's interval that calls for another rating
 UNSURE = 0.9  # probability of the label below which another label helps
 FAR, FEWEST = 0.1, 20  # below the usual agreement, and shared items, for somebody whom no model judged
 PROBLEMS, UNJUDGED = ("spam", "systematic error"), "too few labels"
@@ -214,9 +215,7 @@ def label_queue(
     check_rules("label_queue", _RULES, budget=budget, each=each)
     annotations = as_annotations(labels)
     if annotations.label_type == "numeric":
-        raise DataError(
-            "a queue is of items whose labels are classes, and these are numbers; see their intervals"
-        )
+        return _rating_queue(annotations, model, budget, each or 1)
     model = HPGM().fit(annotations) if model is None else model
     model.check_labels(annotations)
     found = findings(model, annotations)
@@ -230,11 +229,6 @@ def label_queue(
     left = people_left(annotations, may_be_asked(annotations, found.judged))
     ask, n_more = _asked(found, left, None if budget is None else budget - len(decide), each)
     code = np.concatenate([decide, ask]).astype(np.intp)
-    labelled_by = [""] * len(code)
-    if not annotations.anonymous:
-        rows = [slice(*annotations.item_pointers[m : m + 2]) for m in code]
-        who = [dict.fromkeys(annotations.annotators[annotations.annotator[some]]) for some in rows]
-        labelled_by = [";".join(map(str, people)) for people in who]
     action = np.array([ADJUDICATE] * len(decide) + [LABEL] * len(ask), dtype=object)
     given_label = model.label_distributions_[code].argmax(axis=1)
     return LabelQueue(
@@ -248,9 +242,39 @@ def label_queue(
         label=annotations.classes[given_label],
         share=model.label_distributions_[code, given_label],
         n_labels=annotations.counts[code].sum(axis=1),
-        labelled_by=np.array(labelled_by, dtype=object),
+        labelled_by=_labelled_by(annotations, code),
         n_by_all=int((found.more & (left == 0)).sum()),
         frame_kind=annotations.frame_kind,
+    )
+
+
+def _labelled_by(annotations: Annotations, code: NDArray[np.intp]) -> NDArray[Any]:
+    """(items,): who labelled each of these items, in one text."""
+    if annotations.anonymous:
+        return np.full(len(code), "", dtype=object)
+    rows = [slice(*annotations.item_pointers[m : m + 2]) for m in code]
+    who = [dict.fromkeys(annotations.annotators[annotations.annotator[some]]) for some in rows]
+    return np.array([";".join(map(str, people)) for people in who], dtype=object)
+
+
+def _rating_queue(annotations: Annotations, model: Model | None, budget: int | None, each: int) -> LabelQueue:
+    """Items whose mean rating is known least, or whose interval is far wider than usual without a budget."""
+    fitted: Any = build_model("ratings", {}).fit(annotations) if model is None else model
+    fitted.check_labels(annotations)
+    width, n = 2 * 1.645 * fitted.errors_, np.diff(annotations.item_pointers)  # of a 90 % interval
+    code = np.argsort(-width, kind="stable")
+    code = code[width[code] > WIDE * np.median(width)] if budget is None else code[: max(budget // each, 1)]
+    reason = [f"{count(int(n[m]), 'rating')}; the interval of the mean is {width[m]:.2g} wide" for m in code]
+    return LabelQueue(
+        item=annotations.items[code],
+        code=code,
+        action=np.full(len(code), LABEL, dtype=object),
+        n_more=np.full(len(code), each, dtype=np.int64),
+        reason=np.array(reason, dtype=object),
+        label=fitted.estimates_[code].round(2),
+        share=np.full(len(code), np.nan),
+        n_labels=n[code],
+        labelled_by=_labelled_by(annotations, code),
     )
 
 

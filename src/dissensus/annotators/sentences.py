@@ -343,11 +343,7 @@ def groups_sentence(n: int, contrast: Sentence | None) -> Sentence | None:
 
 
 def column_sentence(
-    name: str,
-    values: Sequence[str],
-    letters: Sequence[str],
-    value: NDArray[np.intp],
-    group: NDArray[np.intp],
+    name: str, values: Sequence[str], letters: Sequence[str], value: NDArray[np.intp], group: NDArray[np.intp]
 ) -> Sentence | None:
     """How a column goes with the groups: the cell that is furthest above what chance would give.
 

@@ -116,13 +116,7 @@ class AnnotatorSkills:
 
 
 def annotator_skills(
-    labels: Any,
-    model: Any,
-    *,
-    interval: float = 0.95,
-    prior: Any = None,
-    folds: int = FOLDS,
-    seed: int = 0,
+    labels: Any, model: Any, *, interval: float = 0.95, prior: Any = None, folds: int = FOLDS, seed: int = 0
 ) -> AnnotatorSkills:
     """Skill, bias and confusion of every annotator, by a model of one true class fitted to the same labels.
 

@@ -175,12 +175,7 @@ class AnnotatorVerdicts(Shown):
 
 
 def annotator_verdicts(
-    labels: Any,
-    model: Model | None = None,
-    *,
-    interval: float = INTERVAL,
-    seed: int = 0,
-    n_jobs: int = -1,
+    labels: Any, model: Model | None = None, *, interval: float = INTERVAL, seed: int = 0, n_jobs: int = -1
 ) -> AnnotatorVerdicts:
     """Tell spam, minority views and systematic errors from typical annotators, with the evidence.
 

@@ -96,10 +96,13 @@ class OneWayOut(TyperGroup):
 
         def run() -> Any:
             _refuse_repeated(called, words)
-            with spelled(shell_spelling(called, words)), notes_afterwards():
-                return super(OneWayOut, self).main(
+            with spelled(shell_spelling(called, words)), collected_notes() as notes:
+                code = super(OneWayOut, self).main(
                     words, prog_name, complete_var, standalone_mode=False, obj=words, **extra
                 )
+            for line in notes if code != INTERRUPTED else ():  # a command that fails says one line
+                note(line)
+            return code
 
         return run() if not standalone_mode else sys.exit(guarded(run, words, debug))
 
@@ -144,8 +147,8 @@ def shell_spelling(command: Any, words: Sequence[str]) -> Spelling:
 
 
 @contextmanager
-def notes_afterwards() -> Iterator[None]:
-    """Print the library's warnings after the results, each once."""
+def collected_notes() -> Iterator[dict[str, None]]:
+    """Collect the library's warnings, each once, to print them after the results."""
     notes: dict[str, None] = {}
     usual = warnings.showwarning
 
@@ -158,9 +161,7 @@ def notes_afterwards() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", DissensusWarning)
         warnings.showwarning = collect
-        yield
-    for line in notes:  # a command that fails says one line
-        note(line)
+        yield notes
 
 
 def guarded(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:

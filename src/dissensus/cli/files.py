@@ -9,7 +9,7 @@ import typer
 
 from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.terminal import amounts, count, say
+from dissensus.cli.terminal import amounts, count, note, say
 from dissensus.errors import DataError, ParameterError
 
 STORE = ".store"  # what the name of a store ends in
@@ -93,6 +93,8 @@ def import_labels(
             f"{count(manifest.n_items, 'item')}, {count(manifest.n_classes, 'class', 'classes')}"
         )
         say(f"Wrote {output}/: {manifest.n_bytes / 1e6:,.1f} MB")
+        for remark in manifest.notes:
+            note(remark)
         return
     if len(files) > 1:
         raise ParameterError(f"several files go into a store; name it, as in -o {output.stem}{STORE}")

@@ -182,7 +182,7 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
     say(amounts(run.annotations))
     for step in summary["next_steps"]:
         say(f"• {step}")
-    if run.annotations.label_type == "pairwise" and hasattr(run.model, "rank_frame"):
+    if run.annotations.label_type == "pairwise" and not run.model.answers_are_classes:
         _show_ranks(run)
     if run.gold is not None:
         crossed, plain = run.gold.cross_fitted, run.gold.plain

@@ -72,12 +72,7 @@ def bootstrap_interval(
 
 
 def bootstrap_mean(
-    rows: ArrayLike,
-    *,
-    items: ArrayLike | None = None,
-    level: float = 0.95,
-    n_boot: int = 1000,
-    seed: int = 0,
+    rows: ArrayLike, *, items: ArrayLike | None = None, level: float = 0.95, n_boot: int = 1000, seed: int = 0
 ) -> Interval:
     """The mean of some numbers, one per item or one per row of an item, and its interval over items."""
     values = np.asarray(rows, dtype=np.float64)

@@ -436,12 +436,7 @@ class TruthCandidate:
 
 
 def choose_truth(
-    labels: Any,
-    seed: int = 0,
-    *,
-    prior: Any = None,
-    n_jobs: int = -1,
-    progress: ShowProgress = None,
+    labels: Any, seed: int = 0, *, prior: Any = None, n_jobs: int = -1, progress: ShowProgress = None
 ) -> Choice:
     """The default for one true class, fitted: log-linear Dawid–Skene, or EBCC where its bound says so.
 

@@ -26,15 +26,7 @@ import numpy as np
 
 from dissensus.errors import DataError, bad_parameter, system_words
 from dissensus.evaluate.criteria import Criterion, HeldOutLabels
-from dissensus.evaluate.tasks import (
-    Workers,
-    key_of,
-    plain,
-    settings_words,
-    stream_seed,
-    trial_copy,
-    workers,
-)
+from dissensus.evaluate.tasks import Workers, key_of, plain, settings_words, stream_seed, trial_copy, workers
 from dissensus.labels.annotations import Annotations
 from dissensus.models import CLUSTER_SETTINGS
 from dissensus.progress import Clock, Progress

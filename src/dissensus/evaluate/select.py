@@ -22,13 +22,7 @@ import numpy as np
 from dissensus._version import __version__
 from dissensus.engine import current
 from dissensus.errors import ParameterError, bad_parameter
-from dissensus.evaluate.criteria import (
-    Criterion,
-    DevItems,
-    HeldOutLabels,
-    criterion_of,
-    criterion_record,
-)
+from dissensus.evaluate.criteria import Criterion, DevItems, HeldOutLabels, criterion_of, criterion_record
 from dissensus.evaluate.search import (
     Candidate,
     Grid,

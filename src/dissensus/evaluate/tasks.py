@@ -43,11 +43,7 @@ _shared: Any = None  # in a worker process: what all of its tasks share
 
 @contextmanager
 def workers(
-    shared: Any,
-    n_tasks: int,
-    *,
-    n_jobs: int = -1,
-    executor: Executor | None = None,
+    shared: Any, n_tasks: int, *, n_jobs: int = -1, executor: Executor | None = None
 ) -> Iterator[Workers]:
     """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
 

@@ -132,7 +132,7 @@ def read_annotations(
             one_column(annotator),
             text_here,
         )
-        labels, names = _read_export(source, format, options, known_classes, duplicates)
+        labels = _read_export(source, format, options, known_classes, duplicates)
     else:
         table = open_table(source, format, encoding=encoding)
         table = unfolded(table, columns) if layout in (None, "long") else table
@@ -143,13 +143,13 @@ def read_annotations(
             else []
         )
         if kind == "pairwise":
-            labels, names = read_pairs(table, columns, duplicates, blanks)
+            labels = read_pairs(table, columns, duplicates, blanks)
         elif kind == "multi":
-            labels, names = read_sets(table, columns, duplicates, separator, blanks)
+            labels = read_sets(table, columns, duplicates, separator, blanks)
         elif tags:
-            labels, names = read_tags(table, columns, tags, duplicates)
+            labels = read_tags(table, columns, tags, duplicates)
         else:
-            labels, names = read_table(table, columns, known_classes, duplicates, layout, blanks)
+            labels = read_table(table, columns, known_classes, duplicates, layout, blanks)
     if ignore_case:
         labels = without_case(labels, classes)
     given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
@@ -157,6 +157,7 @@ def read_annotations(
     if label_type == "multi":
         labels = as_sets(labels)
     labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
+    names = labels.columns_read.get("item", "item"), labels.columns_read.get("annotator", "annotator")
     labels = with_side_tables(labels, items, annotators, gold, names, classes is None, ignore_case)
     if text_column is not None and items is not None:
         labels = labels.with_text_column(text_column)
@@ -207,7 +208,7 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
 
 def _read_export(
     source: Any, format: str | None, options: Options, classes: Sequence[Any] | None, duplicates: Duplicates
-) -> tuple[Annotations, tuple[str, str]]:
+) -> Annotations:
     from dissensus.importers import load_export
 
     imported = load_export(source, format=format, **asdict(options))
@@ -218,4 +219,4 @@ def _read_export(
         duplicates=duplicates,
         notes=imported.left_out_notes,
     )
-    return replace(labels, columns_read=imported.columns), ("item", "annotator")
+    return replace(labels, columns_read=imported.columns)

@@ -2,23 +2,28 @@
 
 Label Studio asks ``/health`` and ``/setup`` once and ``/predict`` for tasks. Every task gets the label, the
 distribution, and as score how sure the label is: sampled by prediction score, the least sure come first.
-An item is known by ``data.item`` (as ``dissensus export`` and ``dissensus queue`` write it), or by the task's
-own id. The server answers; it keeps nothing, and listens to this machine alone unless told otherwise.
+An item is known by ``data.item`` (as ``dissensus export`` and ``dissensus plan`` write it), or by the task's
+own id. The server answers; it keeps nothing, and listens to this machine alone unless told otherwise::
+
+    python -m dissensus.integrations.label_studio refined --port 9191
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.errors import DataError
+from dissensus.errors import DataError, DissensusError
 from dissensus.models.base import Model
 
 MOST_BYTES = 50_000_000  # of a request
@@ -134,3 +139,35 @@ def label_studio_server(backend: Backend, host: str = "127.0.0.1", port: int = 9
             """Say nothing: requests are Label Studio's affair."""
 
     return ThreadingHTTPServer((host, port), Handler)
+
+
+def main() -> None:
+    """Answer Label Studio until Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m dissensus.integrations.label_studio", description=main.__doc__
+    )
+    parser.add_argument("run", type=Path, help="a run's directory, or its model.safetensors")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen")
+    parser.add_argument("--port", type=int, default=9090, help="0 takes a free one")
+    asked = parser.parse_args()
+    from dissensus.workflow.runs import load_run
+
+    try:
+        backend = Backend(load_run(asked.run).model)
+        server = label_studio_server(backend, asked.host, asked.port)
+    except DissensusError as error:
+        sys.exit(f"dissensus: {error}")
+    except OSError as error:
+        address = f"{asked.host}:{asked.port}"
+        sys.exit(f"dissensus: {address} cannot be listened to ({error.strerror}); take another --port")
+    with server:
+        address = f"http://{asked.host}:{server.server_address[1]}"
+        print(f"Answers about {len(backend.known):,} items at {address}; Ctrl-C ends it", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,6 @@ kin from counts or from numbers.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -24,7 +23,7 @@ from scipy.special import stdtrit
 from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import set_distances
-from dissensus.labels.sources import as_annotations
+from dissensus.labels.sources import as_annotations, is_source
 from dissensus.numerics import Array
 
 if TYPE_CHECKING:
@@ -126,8 +125,7 @@ def fleiss_kappa(
 
 def labels_of(given: Any, label: Any = None) -> Any:
     """Read a data frame or a path of labels; leave codes, counts and annotations as they are."""
-    source = hasattr(given, "columns") or isinstance(given, str | os.PathLike)
-    return as_annotations(given) if label is None and source else given
+    return as_annotations(given) if label is None and is_source(given) else given
 
 
 def _counts_by_class(

@@ -8,6 +8,7 @@ package registers them here by name when it is imported, and each is loaded when
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from dissensus.errors import DataError, spelled
@@ -31,6 +32,11 @@ def provided(name: str) -> Any:
     """Load a registered function."""
     module, function = _homes[name].split(":")
     return getattr(importlib.import_module(module), function)
+
+
+def is_source(data: Any) -> bool:
+    """Tell labels, frames of them and paths from plain sequences."""
+    return isinstance(data, str | os.PathLike) or hasattr(data, "columns") or hasattr(data, "column_names")
 
 
 def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotations:

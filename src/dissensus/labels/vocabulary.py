@@ -52,7 +52,7 @@ class Vocabulary(Sequence[Any]):
             common = text if any(map(is_text, kinds)) else pa.float64()
             wanted, known = wanted.cast(common, safe=False), known.cast(common, safe=False)
         found = pc.index_in(wanted, value_set=known)
-        codes: Codes = numbers(pc.fill_null(found, -1))
+        codes: Codes = without_nulls(found, -1)
         return codes
 
     def take(self, codes: NDArray[Any]) -> Vocabulary:
@@ -360,6 +360,11 @@ def blank_error(row: int, what: str, place: Place) -> DataError:
 def numbers(array: pa.Array) -> NDArray[Any]:
     """Numbers without nulls, as they lie in memory; not to be written to."""
     return np.from_dlpack(array)
+
+
+def without_nulls(array: pa.Array, value: int) -> NDArray[Any]:
+    """Numbers, and another one where they are null."""
+    return numbers(pc.fill_null(array, value) if array.null_count else array)
 
 
 def marks(array: pa.Array) -> NDArray[np.bool_]:

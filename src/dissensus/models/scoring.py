@@ -5,7 +5,6 @@ The functions whose first argument is ``self`` are methods of :class:`~dissensus
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import numpy as np
 from dissensus.engine import threads
 from dissensus.errors import DataError, setting, warn
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.sources import as_annotations
+from dissensus.labels.sources import as_annotations, is_source
 from dissensus.labels.vocabulary import Codes, Vocabulary, one_slip_away, quoted, to_arrow
 from dissensus.numerics import Array, batches
 
@@ -40,8 +39,7 @@ def predict_proba(self: Model, items: Any, annotators: Any = None) -> Array:
         Annotator ids, one for each item id; None gives P(label | item).
     """
     self._check_fitted()
-    is_path = isinstance(items, os.PathLike) or (isinstance(items, str) and Path(items).exists())
-    if is_path or hasattr(items, "columns"):
+    if is_source(items) and (not isinstance(items, str) or Path(items).exists()):
         items = as_annotations(items).item_vocabulary
     item = _codes_of(items, self.item_vocabulary_)
     unseen = np.flatnonzero(item < 0)

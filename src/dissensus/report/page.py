@@ -16,7 +16,6 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -26,12 +25,11 @@ from dissensus.annotators.findings import findings
 from dissensus.annotators.verdicts import AnnotatorVerdicts
 from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
-from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.sources import as_annotations
 from dissensus.models import title_of
 from dissensus.models.base import Model
-from dissensus.progress import Progress, ShowProgress, shown, silent
+from dissensus.progress import ShowProgress, shown
 from dissensus.report.annotators import judge_content, page_order, people_content
 from dissensus.report.clusters import grouping_of, groups_shown
 from dissensus.report.items import Projection, item_columns, map_content, overturned, texts_of
@@ -114,121 +112,75 @@ def write_report(
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
-    known = as_annotations(labels)
+    annotations = as_annotations(labels)
     if texts is None or isinstance(texts, str):
-        texts = texts_of(known, texts)
-    elif len(texts) != known.n_items:
-        raise DataError(f"{len(texts)} texts were given for {known.n_items} items; give one an item")
-    model.check_labels(known)
+        texts = texts_of(annotations, texts)
+    elif len(texts) != annotations.n_items:
+        raise DataError(f"{len(texts)} texts were given for {annotations.n_items} items; give one an item")
+    model.check_labels(annotations)
+    content: dict[str, Any] = {
+        "title": title or f"{title_of(model)}: {annotations.n_items:,} items",
+        "version": __version__,
+        "command": command,
+    }
     with shown(progress) as tell, atomic_path(path) as temporary:
-        request = Request(
-            model,
-            known,
-            title or f"{title_of(model)}: {known.n_items:,} items",
-            texts=None if texts is None else [str(text) for text in texts],
-            anonymise=anonymise,
-            held_out=held_out,
-            verdicts=verdicts,
-            description=description,
-            recovery=recovery,
-            selection=selection,
-            command=command,
-            projection=projection,
-            run=run,
-            since=since,
-            times=times,
-            test_size=test_size,
-            seed=seed,
-            progress=tell,
-        )
-        content = gather(request)
+        if not model.answers_are_classes:
+            from dissensus.report.static_page import static_sections
+
+            if since is not None or times is not None:
+                raise DataError(
+                    f"the page of {title_of(model)} has no part for {setting('since')} and "
+                    f"{setting('times')}; leave them out"
+                )
+            content["sections"] = static_sections(cast(Any, model), annotations, held_out, anonymise)
+            temporary.write_text(page(content), encoding="utf-8", errors="replace")
+            return []
+        tell("looking for groups", 0.0)
+        own = grouping_of(model, annotations)
+        found = findings(model, annotations, verdicts)
+        described = description or describe(annotations)
+        grouping, clusters, group = groups_shown(annotations, own, found.votes, seed)
+        tell("gathering", 0.4)
+        order, named = page_order(annotations, anonymise)
+        gold = gold_content(model, annotations, seed)
+        people = people_content(found, group, clusters, order, named, anonymise, times)
+        tell("comparing on hidden labels", 0.5)
+        # scores that a run has are of the labels that its own seed hides, and rivals are scored on the same
+        split = seed + FRESH_SPLIT * (selection is not None and held_out is None)
+        content |= {
+            "run": run,
+            "model": title_of(model),
+            "true_classes": getattr(model, "estimate", None) == "truth",  # not what the population would say
+            "classes": [str(name) for name in annotations.classes],
+            "ordered": annotations.label_type == "ordinal",
+            "strip": summary_cards(found, described, gold),
+            "steps": steps(found, described, gold, named, clusters),
+            "since": None if since is None else changes(Path(since), found, described, named),
+            "data": data_content(described),
+            "quality": {
+                "held_out": held_out_table(model, annotations, held_out, test_size, split),
+                "worth": None if recovery is None else worth(model, recovery),
+            },
+            "items": item_columns(found, grouping, None if texts is None else [str(text) for text in texts]),
+            "overturned": overturned(found, own),
+            "intervals": model.intervals_are,
+            "clusters": clusters,
+            "gold": gold,
+            "map": map_content(model, annotations, grouping, projection, seed),
+            "search": search_content(selection),
+            "trace": trace_content(model),
+            "judges": judge_content(annotations, anonymise),
+            **people,
+        }
         temporary.write_text(page(content), encoding="utf-8", errors="replace")
-    return [str(step["says"]) for step in content.get("steps", ())]
+    return [str(step["says"]) for step in content["steps"]]
 
 
 # ---- its content: plain values, no HTML ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is to be reported, and how."""
-
-    model: Model
-    annotations: Annotations
-    title: str
-    texts: list[str] | None = None
-    anonymise: bool = False
-    held_out: Sequence[HeldOut | Mapping[str, Any]] | None = None
-    verdicts: AnnotatorVerdicts | None = None
-    description: Description | None = None
-    recovery: Any = None
-    selection: Any = None
-    command: str = ""
-    projection: Projection = "auto"
-    run: str = ""
-    since: str | Path | None = None
-    times: Any = None
-    test_size: float = 0.2
-    seed: int = 0
-    progress: Progress = silent
-
-
-def gather(request: Request) -> dict[str, Any]:
-    """The page's content, section by section."""
-    model, annotations = request.model, request.annotations
-    head = {"title": request.title, "version": __version__, "command": request.command}
-    if not model.answers_are_classes:
-        from dissensus.report.static_page import static_sections
-
-        if request.since is not None or request.times is not None:
-            raise DataError(
-                f"the page of {title_of(model)} has no part for {setting('since')} and {setting('times')}; "
-                "leave them out"
-            )
-        return head | {
-            "sections": static_sections(cast(Any, model), annotations, request.held_out, request.anonymise)
-        }
-    request.progress("looking for groups", 0.0)
-    own = grouping_of(model, annotations)
-    found = findings(model, annotations, request.verdicts)
-    described = request.description or describe(annotations)
-    grouping, clusters, group = groups_shown(annotations, own, found.votes, request.seed)
-    request.progress("gathering", 0.4)
-    order, named = page_order(annotations, request.anonymise)
-    gold = gold_content(model, annotations, request.seed)
-    people = people_content(found, group, clusters, order, named, request.anonymise, request.times)
-    request.progress("comparing on hidden labels", 0.5)
-    # scores that a run has are of the labels that its own seed hides, and rivals are scored on the same
-    split = request.seed + FRESH_SPLIT * (request.selection is not None and request.held_out is None)
-    return head | {
-        "run": request.run,
-        "model": title_of(model),
-        "true_classes": getattr(model, "estimate", None) == "truth",  # not what the population would say
-        "classes": [str(name) for name in annotations.classes],
-        "ordered": annotations.label_type == "ordinal",
-        "strip": summary_cards(found, described, gold),
-        "steps": steps(found, described, gold, named, clusters),
-        "since": None if request.since is None else changes(Path(request.since), found, described, named),
-        "data": data_content(described),
-        "quality": {
-            "held_out": held_out_table(model, annotations, request.held_out, request.test_size, split),
-            "worth": None if request.recovery is None else worth(model, request.recovery),
-        },
-        "items": item_columns(found, grouping, request.texts),
-        "overturned": overturned(found, own),
-        "intervals": model.intervals_are,
-        "clusters": clusters,
-        "gold": gold,
-        "map": map_content(model, annotations, grouping, request.projection, request.seed),
-        "search": search_content(request.selection),
-        "trace": trace_content(model),
-        "judges": judge_content(annotations, request.anonymise),
-        **people,
-    }
-
-
 def data_content(found: Description) -> dict[str, Any]:
-    """How much there is of everything."""
+    """Numbers of items, annotators and labels, and what is to be said of the file."""
     read = ", ".join(f"{role} from {name}" for role, name in found.columns.items())
     # the page has the columns in its own words, not with the settings of a function
     notes = [note for note in found.notes if note != guess_words(found.columns, ())]

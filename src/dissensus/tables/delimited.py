@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from dissensus.errors import DataError
+from dissensus.labels.vocabulary import texts
 from dissensus.tables.columns import listed, refuse_doubled
 from dissensus.tables.source import Source, encoding_error
 from dissensus.tables.tables import FileTable
@@ -73,16 +74,11 @@ class DelimitedTable(FileTable):
     def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
         """The first rows, without reading the others."""
         rows = [fields for _, fields in islice(self._records(), n)]
-        if any(len(fields) != len(self.columns) for fields in rows) or not rows:
+        if not rows or any(len(fields) != len(self.columns) for fields in rows):
             return self.typed(columns).slice(0, n)  # which says what is wrong
-        named = [
-            (place, name)
-            for place, name in enumerate(self.columns)
-            if name.strip() and name in (columns or self.columns)
-        ]
-        return pa.table(
-            {name: pa.array([fields[place] for fields in rows], pa.string()) for place, name in named}
-        )
+        cells = dict(zip(self.columns, zip(*rows, strict=True), strict=True))
+        wanted = [name for name in self.columns if name.strip()] if columns is None else columns
+        return pa.table({name: texts(cells[name]) for name in wanted})
 
     def place(self, row: int) -> str:
         """File and line, found by counting."""

@@ -24,6 +24,8 @@ from dissensus.tables.tables import FileTable
 _BATCH = 1 << 16  # records of a careful piece
 _BLOCK = 1 << 24  # bytes of lines that Arrow reads at a time
 _ARROW_BLOCK = 1 << 21  # bytes of a thread's share of them
+_PLAIN = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}  # values that Arrow reads as Python does
+_CUT = re.compile("[\ud800-\udfff]")  # half a character, which no UTF-8 can write
 _MINUS_ZERO = re.compile(rb":[ \t]*-0[ \t]*[,}\r\n]")  # a whole number that no int is
 _PROBED = 100  # cells that tell whether a column holds lists
 _SAMPLE = 1000  # records whose keys are taken for the columns
@@ -243,7 +245,14 @@ class JsonTable(FileTable):
         self.columns = list(dict.fromkeys(key for record in first for key in record))
         if not self.columns:
             raise DataError(f"{self.name}: holds no record; add one object a label")
-        self._schema = _plain_schema(self.columns, first)
+        kinds = [
+            {type(record[key]) for record in first if record.get(key) is not None} for key in self.columns
+        ]
+        plain = all(len(found) <= 1 and found <= _PLAIN.keys() for found in kinds) and not _CUT.search(
+            "".join(self.columns)
+        )
+        types = [_PLAIN[next(iter(found), str)] for found in kinds] if plain else []
+        self._schema = pa.schema(list(zip(self.columns, types, strict=True))) if plain else None
         self._nested: dict[str, str] = {}  # columns that hold a list or an object, and what is said of them
 
     def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
@@ -307,7 +316,9 @@ class JsonTable(FileTable):
 
     def _plain_lines(self, text: bytes) -> pa.Table | None:
         """The records of some lines as Arrow reads them; None where the careful reader may differ."""
-        if self._schema is None or text[:1] != b"{" or (self._schema[1] and _MINUS_ZERO.search(text)):
+        if self._schema is None or text[:1] != b"{":
+            return None
+        if pa.int64() in self._schema.types and _MINUS_ZERO.search(text):
             return None
         from pyarrow import json as arrow_json
 
@@ -316,7 +327,7 @@ class JsonTable(FileTable):
                 pa.BufferReader(text),
                 read_options=arrow_json.ReadOptions(block_size=_ARROW_BLOCK),
                 parse_options=arrow_json.ParseOptions(
-                    explicit_schema=self._schema[0], unexpected_field_behavior="error"
+                    explicit_schema=self._schema, unexpected_field_behavior="error"
                 ),
             )
             table.validate(full=True)
@@ -331,10 +342,8 @@ class JsonTable(FileTable):
         names = (
             columns if columns is not None else dict.fromkeys(key for _, record in batch for key in record)
         )
-        try:
-            "".join(names).encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{self.name}: a key is no valid text (a lone surrogate); correct it") from None
+        if _CUT.search("".join(names)):
+            raise DataError(f"{self.name}: a key is no valid text (a lone surrogate); correct it")
         return pa.table({name: self._column(batch, name) for name in names})
 
     def _column(self, batch: Sequence[Placed], name: str) -> pa.Array:
@@ -349,33 +358,10 @@ class JsonTable(FileTable):
         try:
             return pa.array(texts, pa.string())
         except UnicodeEncodeError:
-            place = next(place for (place, _), text in zip(batch, texts, strict=True) if _is_cut(text))
+            place = next(at for (at, _), text in zip(batch, texts, strict=True) if _CUT.search(text or ""))
             raise DataError(
                 f"{self.name} {place}: {quoted(name)} is no valid text (a lone surrogate); correct it"
             ) from None
-
-
-def _plain_schema(columns: Sequence[str], first: Sequence[Record]) -> tuple[pa.Schema, bool] | None:
-    """The types of plain records, and whether there are numbers among them; None where they are not plain."""
-    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-    found = {
-        name: {type(record[name]) for record in first if record.get(name) is not None} for name in columns
-    }
-    if any(len(kinds) > 1 or not kinds <= types.keys() for kinds in found.values()):
-        return None
-    try:
-        schema = pa.schema([(name, types[next(iter(kinds), str)]) for name, kinds in found.items()])
-    except UnicodeEncodeError:
-        return None
-    return schema, any(int in kinds for kinds in found.values())
-
-
-def _is_cut(text: str | None) -> bool:
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _text(value: Any) -> str | None:

@@ -42,10 +42,10 @@ from dissensus.labels.vocabulary import (
     is_text,
     lookalikes,
     marks,
-    numbers,
     places,
     quoted,
     to_arrow,
+    without_nulls,
 )
 from dissensus.tables.columns import (
     ITEM_SIDE,
@@ -234,18 +234,43 @@ def read_long(
     if columns.item is None:
         _ask_where_ids_count_rows(table, item)
     order = table.order(label)
-    ids, rows, notes = _with_labels(table, [item, annotator, label], missing)
-    annotations = Annotations.from_arrays(
-        *ids,
+    return from_rows(
+        table,
+        columns,
+        {"item": item, "annotator": annotator, "label": label},
+        table.ids([item, annotator, label]),
+        missing,
         classes=classes if classes is not None else order,
         duplicates=duplicates,
+        label_type="nominal" if order is None else "ordinal",
+    )
+
+
+def from_rows(
+    table: Table,
+    columns: Columns,
+    roles: Mapping[str, str],
+    ids: Sequence[Any],
+    missing: Missing = KEEP_BLANKS,
+    notes: Sequence[str] = (),
+    **settings: Any,
+) -> Annotations:
+    """Labels of the rows that have one; ``ids`` are the items, annotators and labels of all rows."""
+    labels, rows = to_arrow(ids[2], "label"), None
+    none = missing.among(labels)
+    if none.all():
+        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
+    if none.any():
+        rows = np.flatnonzero(~none)
+        ids = [to_arrow(column, "id").take(places(rows)) for column in (*ids[:2], _whole_numbers(labels))]
+    annotations = Annotations.from_arrays(
+        *ids,
         frame_kind=table.frame_kind,
         place=table.place if rows is None else lambda row: table.place(int(rows[row])),
-        label_type="nominal" if order is None else "ordinal",
-        notes=notes,
+        notes=(*notes, *missing.notes(int(none.sum()))),
+        **settings,
     )
-    annotations = replace(annotations, columns_read={"item": item, "annotator": annotator, "label": label})
-    return with_constant_columns(annotations, table, columns.text, ids[0], rows)
+    return with_constant_columns(replace(annotations, columns_read=roles), table, columns.text, ids[0], rows)
 
 
 def unfolded(table: Table, columns: Columns) -> Table:
@@ -282,9 +307,7 @@ def with_constant_columns(
         return labels
     codes, sides = labels.item_vocabulary.codes(item), dict[str, pa.Array]()
     for name, side in _readable(table, beside, notes).items():
-        first, n_differ = _first_in_item(
-            codes, side if rows is None else side.take(places(rows)), labels.n_items
-        )
+        first, n_differ = _first_in_item(codes, side, rows, labels.n_items)
         if name == text and n_differ:
             notes.append(
                 f"{quoted(name)} differs within {n_differ:,} of {labels.n_items:,} items, and the first text "
@@ -320,7 +343,7 @@ def _are_texts(values: Sequence[str | None]) -> bool:
     return len(own) > 1 and sum(map(len, own)) >= _LONG * len(own) and len(set(own)) >= _MOSTLY * len(own)
 
 
-def _readable(table: Table, names: Sequence[str], notes: list[str]) -> dict[str, pa.Array]:
+def _readable(table: Table, names: Sequence[str], notes: list[str]) -> dict[str, pa.ChunkedArray]:
     """Columns in their own types; one that cannot be read, or holds lists, is left out."""
     try:
         sides = table.typed(names)
@@ -331,36 +354,25 @@ def _readable(table: Table, names: Sequence[str], notes: list[str]) -> dict[str,
             notes.append(f"the column {quoted(names[0])} is left out: {error}")
         return {}
     plain = [name for name in names if not pa.types.is_nested(sides.column(name).type)]
-    return {name: sides.column(name).combine_chunks() for name in plain}
+    return {name: sides.column(name) for name in plain}
 
 
-def _first_in_item(codes: Codes, side: pa.Array, n_items: int) -> tuple[pa.Array | None, int]:
+def _first_in_item(
+    codes: Codes, side: pa.ChunkedArray, rows: NDArray[np.intp] | None, n_items: int
+) -> tuple[pa.Array | None, int]:
     """Each item's first value that is not blank, and how many items have several different ones."""
-    side = to_arrow(side, "text") if is_text(side.type) else side
-    filled = np.flatnonzero(~_blank(side))
+    coded = side.dictionary_encode().combine_chunks()
+    values = to_arrow(coded.dictionary, "text") if is_text(coded.dictionary.type) else coded.dictionary
+    value = without_nulls(coded.indices, len(values))
+    value = value if rows is None else value[rows]
+    filled = np.flatnonzero(~np.append(_blank(values), True)[value])
     if not len(filled):
         return None, 0
     first = np.full(n_items, -1)
     first[codes[filled[::-1]]] = filled[::-1]
-    value = numbers(pc.fill_null(side.dictionary_encode().indices, -1))
     differs = value[filled] != value[first[codes[filled]]]
-    return side.take(column(np.maximum(first, 0), first >= 0)), len(np.unique(codes[filled][differs]))
-
-
-def _with_labels(
-    table: Table, columns: list[str], missing: Missing
-) -> tuple[list[Any], NDArray[np.intp] | None, tuple[str, ...]]:
-    """The three columns without the rows that have no label; which rows are left (None: all); notes."""
-    ids: list[Any] = list(table.ids(columns))
-    labels = to_arrow(ids[2], "label")
-    none = missing.among(labels)
-    if not none.any():
-        return ids, None, ()
-    rows = np.flatnonzero(~none)
-    if not len(rows):
-        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
-    kept = [to_arrow(column, "id").take(places(rows)) for column in (*ids[:2], _whole_numbers(labels))]
-    return kept, rows, missing.notes(int(none.sum()))
+    found = values.take(column(value[first].astype(np.int64), first >= 0))
+    return found, len(np.unique(codes[filled][differs]))
 
 
 def _ask_where_ids_count_rows(table: Table, item: str) -> None:
@@ -549,23 +561,20 @@ def read_table(
     duplicates: Duplicates,
     layout: Layout | None,
     blanks: Missing,
-) -> tuple[Annotations, tuple[str, str]]:
-    """The labels, and what the source calls its item and annotator columns."""
+) -> Annotations:
+    """Labels of a table in any of the three layouts."""
     if len(table.columns) < 2:
         raise DataError(
             f"{table.name}: this is not a table: it has one column only ({listed(table.columns)}); give one "
             "row for each label with the columns item, annotator and label, and commas or tabs between them"
         )
     layout = layout or guess_layout(table, columns)
-    if layout == "long":
-        refuse_several_missing(table.columns, columns, table.name)
-    item = item_column(table, columns, layout)
     if layout == "counts":
-        return read_counts(table, columns, classes), (item, "annotator")
+        return read_counts(table, columns, classes)
     if layout == "wide":
-        return read_wide(table, columns, classes, duplicates, blanks), (item, "annotator")
-    annotator = columns.annotator if isinstance(columns.annotator, str) else "annotator"
-    return read_long(table, columns, classes, duplicates, blanks), (item, annotator)
+        return read_wide(table, columns, classes, duplicates, blanks)
+    refuse_several_missing(table.columns, columns, table.name)
+    return read_long(table, columns, classes, duplicates, blanks)
 
 
 # ---- kinds of labels, and what a person should know of them -------------------------------------------

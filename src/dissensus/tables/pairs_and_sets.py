@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, setting
@@ -30,11 +31,11 @@ from dissensus.tables.layouts import (
     Layout,
     Missing,
     first_rows,
+    from_rows,
     item_column,
     long_columns,
     one_column,
     unnamed_columns,
-    with_constant_columns,
 )
 from dissensus.tables.tables import Table
 
@@ -94,45 +95,32 @@ def tag_columns(table: Table, columns: Columns) -> list[str]:
     return tags if len(tags) > 1 and values <= {*_TICKS, ""} and values & _TICKED else []
 
 
-def read_tags(
-    table: Table, columns: Columns, tags: Sequence[str], duplicates: Duplicates
-) -> tuple[Annotations, tuple[str, str]]:
+def read_tags(table: Table, columns: Columns, tags: Sequence[str], duplicates: Duplicates) -> Annotations:
     """One row per answer and one column of 0 and 1 per tag: the answer is the set of tags that are 1."""
-    item = item_column(table, replace(columns, label=list(tags)), "wide")
+    item = item_column(table, columns, "wide")
     who = one_column(columns.annotator)
     annotator = find_column(table.columns, "annotator", who, table.name, taken=[item, *tags])
-    ids = [to_arrow(column, "id") for column in table.ids([item, annotator])]
-    cells = [to_arrow(column, "label").cast(pa.string()) for column in table.ids(tags)]
-    words = np.array([[(cell or "").strip().casefold() for cell in column.to_pylist()] for column in cells])
+    cells = [to_arrow(column, "label").cast(pa.string()).to_pylist() for column in table.ids(tags)]
+    words = np.array([[(cell or "").strip().casefold() for cell in column] for column in cells])
     odd = np.argwhere(~np.isin(words, [*_TICKS, ""]).T)
     if len(odd):
         row, tag = odd[0]
         raise DataError(
-            f"{table.place(int(row))}: {quoted(tags[tag])} is {quoted(words[tag, row])}; a column per "
-            "tag holds 0 or 1"
+            f"{table.place(int(row))}: {quoted(tags[tag])} is {quoted(words[tag, row])}; a column per tag "
+            "holds 0 or 1"
         )
-    rows = np.flatnonzero((words != "").any(axis=0))
-    if not len(rows):
-        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
-    sets, which = np.unique(np.isin(words[:, rows], list(_TICKED)).T, axis=0, return_inverse=True)
+    sets, which = np.unique(np.isin(words, list(_TICKED)).T, axis=0, return_inverse=True)
     texts = [written(str(tag) for tag, ticked in zip(tags, row, strict=True) if ticked) for row in sets]
-    labels = Annotations.from_arrays(
-        ids[0].take(places(rows)),
-        ids[1].take(places(rows)),
-        pa.array(texts, pa.string()).take(places(which.ravel())),
-        duplicates=duplicates,
-        frame_kind=table.frame_kind,
-        place=lambda row: table.place(int(rows[row])),
-        label_type="multi",
-        notes=(
-            f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)}); "
-            f"name others with {setting('label')} if that is wrong",
-            *Missing().notes(words.shape[1] - len(rows)),
-        ),
+    answers = pc.if_else(
+        (words != "").any(axis=0), pa.array(texts, pa.string()).take(places(which.ravel())), None
     )
-    labels = replace(labels, columns_read={"item": item, "annotator": annotator, "label": listed(tags)})
-    item_ids = ids[0].take(places(rows))
-    return with_constant_columns(labels, table, columns.text, item_ids, rows), (item, annotator)
+    roles = {"item": item, "annotator": annotator, "label": listed(tags)}
+    note = (
+        f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)}); name "
+        f"others with {setting('label')} if that is wrong"
+    )
+    ids = [*table.ids([item, annotator]), answers]
+    return from_rows(table, columns, roles, ids, notes=[note], duplicates=duplicates, label_type="multi")
 
 
 def looks_pairwise(names: Sequence[str]) -> bool:
@@ -161,8 +149,8 @@ def _chosen(names: Sequence[str]) -> tuple[str, str] | None:
 
 def read_pairs(
     table: Table, columns: Columns, duplicates: Duplicates, missing: Missing = KEEP_BLANKS
-) -> tuple[Annotations, tuple[str, str]]:
-    """Comparisons out of a table, and what its item and annotator columns are called."""
+) -> Annotations:
+    """Comparisons out of a table."""
     sides = _sides(table.columns)
     if sides is None:
         raise DataError(
@@ -196,8 +184,7 @@ def read_pairs(
     annotator = np.full(len(left), NOBODY, object) if who is None else told[who]
     about = None if question is None else told[question]
     labels = _built(table, rows, left, right, won, annotator, about, duplicates)
-    skipped = missing.notes(n_rows - len(rows))
-    return replace(labels, notes=(*labels.notes, *skipped)), (question or "item", who or "annotator")
+    return replace(labels, notes=(*labels.notes, *missing.notes(n_rows - len(rows))))
 
 
 def _answered(table: Table, winner: Any, missing: Missing) -> NDArray[np.intp]:
@@ -321,27 +308,21 @@ def read_sets(
     duplicates: Duplicates,
     separator: str | None,
     missing: Missing = KEEP_BLANKS,
-) -> tuple[Annotations, tuple[str, str]]:
+) -> Annotations:
     """One row per answer, its label a list, a text written as one or with a separator; blanks are skipped."""
     item, annotator, label = long_columns(table, columns)
     values = table.typed([label]).column(label).to_pylist()
     texts = [None if value in missing.words else _text(value, separator) for value in values]
-    rows = np.array([row for row, text in enumerate(texts) if text is not None], np.int64)
-    if not len(rows):
-        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
-    kept = [to_arrow(column, "id").take(places(rows)) for column in table.ids([item, annotator])]
-    labels = Annotations.from_arrays(
-        kept[0],
-        kept[1],
-        pa.array([texts[row] for row in rows], pa.string()),
+    return from_rows(
+        table,
+        columns,
+        {"item": item, "annotator": annotator, "label": label},
+        [*table.ids([item, annotator]), pa.array(texts, pa.string())],
+        missing,
+        ["answers are read as sets of classes"],
         duplicates=duplicates,
-        frame_kind=table.frame_kind,
-        place=lambda row: table.place(int(rows[row])),
         label_type="multi",
-        notes=("answers are read as sets of classes", *missing.notes(len(values) - len(rows))),
     )
-    labels = replace(labels, columns_read={"item": item, "annotator": annotator, "label": label})
-    return with_constant_columns(labels, table, columns.text, kept[0], rows), (item, annotator)
 
 
 def _text(value: Any, separator: str | None) -> str | None:

@@ -163,7 +163,7 @@ def versions() -> dict[str, str]:
 
 
 def label_table(annotations: Annotations) -> pa.Table:
-    """One row per label: item, annotator, label; without annotators, one row per item with counts."""
+    """The labels as ``dissensus import`` writes them: a row for each, or for each item with counts."""
     import pyarrow as pa
 
     from dissensus.tables.layouts import COUNT
@@ -171,8 +171,16 @@ def label_table(annotations: Annotations) -> pa.Table:
     if annotations.anonymous:
         counts = {f"{COUNT}{name}": annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
         return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
-    columns = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
-    return pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in columns})
+    roles = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
+    table = pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in roles})
+    if annotations.label_type != "pairwise":
+        return table
+    left, right = (annotations.item_column(side)[annotations.item] for side in ("left", "right"))
+    pairs = zip(table["item"].to_pylist(), left, right, strict=True)
+    asked = [item.removesuffix(f"{a} | {b}").removesuffix(": ") or None for item, a, b in pairs]
+    columns = {"question": pa.array(asked, pa.string())} if any(asked) else {}
+    columns |= {"left": pa.array(left), "right": pa.array(right)}
+    return pa.table(columns | {"annotator": table["annotator"], "winner": table["label"]})
 
 
 def write_csv(frame: Any, path: Path) -> None:

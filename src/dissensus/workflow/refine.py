@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from dissensus.engine import current, using
@@ -34,6 +35,7 @@ from dissensus.models.base import Model, with_gold
 from dissensus.models.confusion import gold_prior
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.progress import Progress, ShowProgress, shown
+from dissensus.tables.layouts import with_side_tables
 
 QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
 TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
@@ -79,6 +81,25 @@ class Refinement(Shown):
         """
         return self.model.to_frame(interval)
 
+    def write(
+        self, directory: str | Path, *, title: str | None = None, force: bool = False
+    ) -> dict[str, Any]:
+        """Write tables, model and page into a directory, as ``dissensus fit`` does, and return the summary.
+
+        Parameters
+        ----------
+        directory
+            The directory to write; an earlier result there is replaced.
+        title
+            Title of the page; None takes the name of the directory.
+        force
+            Whether to write into a directory that dissensus did not make.
+        """
+        from dissensus.workflow.runs import write_run
+
+        page = {"title": title or Path(directory).name}
+        return write_run(self, Path(directory), force=force, page=page)
+
     @property
     def chosen(self) -> bool:
         """Was the model chosen by hidden labels?"""
@@ -93,17 +114,22 @@ def fit(
     model: str = "auto",
     settings: Mapping[str, Any] | None = None,
     *,
+    items: Any = None,
+    annotators: Any = None,
+    gold: Any = None,
     estimate: str = "population",
     represent: Mapping[str, Any] | None = None,
-    gold: Any = None,
     fast: bool = False,
     thorough: bool = False,
     seed: int = 0,
     n_jobs: int = -1,
     test_size: float = TEST_SIZE,
+    output: str | Path | None = None,
     progress: ShowProgress = None,
 ) -> Refinement:
     """Fit the named model to all labels, or the one that best predicts hidden ones (``"auto"``).
+
+    This is what ``dissensus fit`` does; with ``output`` it also writes what the command writes.
 
     ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
     ``"annotators"``; models are compared by the answer asked for. Or which class is right, ``"truth"``: then
@@ -121,13 +147,15 @@ def fit(
         Name of a model, or ``"auto"``.
     settings
         Settings of a named model.
+    items, annotators
+        Tables of items and of annotators, as frames or paths: ids, texts, attributes.
+    gold
+        The right class of some items: a mapping or a pandas Series from item to class, or a frame or path
+        with one row for each item. It trains with ``estimate="truth"``; otherwise it only judges.
     estimate
         The question: ``"population"``, ``"annotators"`` or ``"truth"``.
     represent
         Whose population is estimated, by columns of the annotator table.
-    gold
-        The right class of some items: a mapping or a pandas Series from item to class, or a frame or path
-        with one row for each item. It trains with ``estimate="truth"``; otherwise it only judges.
     fast
         Whether sampled models are left out.
     thorough
@@ -138,13 +166,16 @@ def fit(
         Number of threads; −1 takes all cores. The result does not depend on it.
     test_size
         Share of the (item, annotator) pairs that is hidden for the comparison.
+    output
+        A directory to write tables, model and page into; None writes nothing.
     progress
-        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+        True or False, a function that is told (what, share done), or None: progress where a person sees it.
     """
     if not 0 <= test_size < 1:
         raise bad_parameter("fit", "test_size", "a float >= 0 and < 1", test_size)
     check_rules("fit", QUESTIONS, estimate=estimate)
     annotations = as_annotations(labels)
+    annotations = with_side_tables(annotations, items, annotators, None, ("item", "annotator"), True)
     if gold is not None:
         annotations = with_gold(annotations, gold)
     _refuse_unanswerable(annotations, model, estimate)
@@ -166,20 +197,24 @@ def fit(
         settings = {**(settings or {}), "represent": dict(represent)}
     if estimate == "truth" and annotations.label_type == "numeric":
         raise bad_parameter("fit", "estimate", "'population' or 'annotators' for numeric labels", estimate)
-    if estimate == "truth":
-        return _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
     if fast and thorough:
         raise ParameterError(f"{setting('fast')} and {setting('thorough')} exclude each other; leave one out")
-    candidates = FAST_CANDIDATES if fast else THOROUGH_CANDIDATES if thorough else CANDIDATES
-    seconds: dict[str, float] = {}
-    with shown(progress) as tell:
-        with timed("compare", seconds):
-            question = {"estimate": estimate, "candidates": candidates}
-            choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
-        with timed("fit", seconds), fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
-            fitted = choice.model.fit(annotations)
-    hidden, because = test_size or TEST_SIZE, choice.reason or why
-    return Refinement(annotations, fitted, choice.table, because, seed, seconds, hidden, estimate)
+    if estimate == "truth":
+        run = _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
+    else:
+        candidates = FAST_CANDIDATES if fast else THOROUGH_CANDIDATES if thorough else CANDIDATES
+        seconds: dict[str, float] = {}
+        with shown(progress) as tell:
+            with timed("compare", seconds):
+                question = {"estimate": estimate, "candidates": candidates}
+                choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
+            with timed("fit", seconds), fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
+                fitted = choice.model.fit(annotations)
+        hidden, because = test_size or TEST_SIZE, choice.reason or why
+        run = Refinement(annotations, fitted, choice.table, because, seed, seconds, hidden, estimate)
+    if output is not None:
+        run.write(output)
+    return run
 
 
 def _refine_truth(

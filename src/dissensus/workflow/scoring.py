@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, ParameterError, did_you_mean
 from dissensus.evaluate.bootstrap import Interval, bootstrap_interval, bootstrap_mean
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Vocabulary
 from dissensus.metrics import METRICS, check_distributions, log_probability_rows
 from dissensus.models.base import Model
@@ -79,10 +80,15 @@ class Estimates:
         return hot
 
 
-def read_estimates(path: Path, *, item: str | None = None, label: str | None = None) -> Estimates:
+def name_of_source(source: Any) -> str:
+    """What messages call a path or a frame."""
+    return str(source) if isinstance(source, str | Path) else "the data frame"
+
+
+def read_estimates(source: Any, *, item: str | None = None, label: str | None = None) -> Estimates:
     """Estimates from a table: distributions, labels or both."""
-    table = open_table(path)
-    columns, name = table.columns, str(path)
+    table = open_table(source)
+    columns, name = table.columns, name_of_source(source)
     items = find_column(columns, "item", item, name)
     probabilities = probability_columns(columns)
     labels = LABEL if LABEL in columns else None
@@ -150,8 +156,8 @@ class Scores:
 
 
 def score(
-    estimates: Path,
-    reference: Path,
+    estimates: Any,
+    reference: Any,
     *,
     metrics: Sequence[str] = (),
     n_boot: int = 1000,
@@ -160,7 +166,7 @@ def score(
     kind: str | None = None,
     read_labels: Reader | None = None,
 ) -> Scores:
-    """Score a file of estimates, or a saved model, against a reference.
+    """Score estimates, or a model, against a reference.
 
     ``metrics`` names measures (those of :data:`dissensus.metrics.METRICS`; without any, the ones that suit
     the reference). ``kind`` says what the reference is, ``item`` and ``label`` name columns, where they do
@@ -169,9 +175,10 @@ def score(
     Parameters
     ----------
     estimates
-        A file of estimates, a saved model, or the directory of a run, of which the labels are taken.
+        A frame or a file of estimates, a fitted or a saved model, or the directory of a run, of which the
+        labels are taken.
     reference
-        The file to compare with.
+        What to compare with: a frame or a path of distributions, gold or labels, or Annotations.
     metrics
         Names of measures; without any, those that suit the reference.
     n_boot
@@ -185,44 +192,47 @@ def score(
     read_labels
         A function that reads labels by annotators.
     """
-    from dissensus.importers.read import read_annotations
     from dissensus.text.guided.files import load_model
 
     for name in metrics:
         if name not in METRICS:
             hint = did_you_mean(name, METRICS)
             raise ParameterError(f"there is no metric {name!r}; {hint}known: {', '.join(METRICS)}")
-    estimates = estimates / LABELS_FILE if is_ours(estimates) else estimates
-    if not estimates.exists():
-        open_source(estimates)  # says what is missing, and what is near
-    model = None
-    if estimates.suffix != MODEL_SUFFIX:
+    model = estimates if isinstance(estimates, Model) else None
+    if isinstance(estimates, str | Path):
+        path = Path(estimates)
+        estimates = path / LABELS_FILE if is_ours(path) else path
+        if not estimates.exists():
+            open_source(estimates)  # says what is missing, and what is near
+        model = load_model(estimates) if estimates.suffix == MODEL_SUFFIX else None
+    if model is None:
         claims = read_estimates(estimates, item=item, label=label)
     else:
-        model = load_model(estimates)
         items, labels = (
             Vocabulary([str(one) for one in model.items_], "item"),
             list(map(str, model.predict())),
         )
         classes, n_labels = list(map(str, model.classes_)), np.asarray(model.n_labels_)
         shares, ordered = model.label_distributions_, model.label_type_ == "ordinal"
-        claims = Estimates(str(estimates), items, classes, shares, labels, n_labels, ordered)
+        claims = Estimates(name_of_source(estimates), items, classes, shares, labels, n_labels, ordered)
     kind = kind or kind_of(reference)
     if kind == LABELS:
-        hidden = (read_labels or read_annotations)(reference)
-        return _against_labels(model, claims, hidden, str(reference), metrics, n_boot)
+        hidden = (read_labels or as_annotations)(reference)
+        return _against_labels(model, claims, hidden, name_of_source(reference), metrics, n_boot)
     truth = read_estimates(reference, item=item, label=label)
     suited = SUITED[kind] if claims.chances is not None else LABEL_METRICS[:3]
     suited += SUITED_TO_SCALES if claims.ordered and claims.chances is not None else ()
     return compare_estimates(claims, truth, metrics or suited, n_boot=n_boot, against=kind)
 
 
-def kind_of(reference: Path) -> str:
-    """What a file says about items: distributions, gold labels, or labels by annotators."""
+def kind_of(reference: Any) -> str:
+    """What a source says about items: distributions, gold labels, or labels by annotators."""
+    if isinstance(reference, Annotations):
+        return LABELS
     try:
         columns = open_table(reference).columns
     except DataError:
-        if not reference.is_file():
+        if not (isinstance(reference, str | Path) and Path(reference).is_file()):
             raise
         return LABELS  # a tool's export is no table, but has labels by annotators
     if probability_columns(columns):

@@ -152,7 +152,7 @@ const itemTable = new DataTable({
   id: "items-table", caption: "Items", columns: itemColumns(), more: fileColumns(), size: M, detail: itemDetail,
   presets: itemPresets(), filters: itemFilters(), text: (i) => (items.text ? `${items.id[i]} ${items.text[i]}` : items.id[i]),
   command: (preset) => (preset.key === "adjudicate" || preset.key === "more" || preset.key === "contested"
-    ? `dissensus queue ${runName()} -o to-label.csv` : `dissensus report ${runName()}`),
+    ? `dissensus plan ${runName()} -o to-label.csv` : `dissensus report ${runName()}`),
 });
 
 function quote(i) {

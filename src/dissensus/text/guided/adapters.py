@@ -12,7 +12,6 @@ Three kinds of learner are told apart by what they offer, and each is given the 
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from dissensus.engine import threads
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, by_item, is_text, texts_of_column
-from dissensus.labels.sources import as_annotations
+from dissensus.labels.sources import as_annotations, is_source
 from dissensus.labels.vocabulary import encode
 from dissensus.numerics import Array
 from dissensus.text.learners.base import Dev
@@ -111,8 +110,7 @@ def matched(X: Any, y: Any, X_name: str = "X", y_name: str = "y") -> tuple[Any, 
     Only Annotations have an order of items that a caller can know; beside a frame or a file of labels, the
     index of X must name the items. One label per row of X needs no ids.
     """
-    frame = hasattr(y, "column_names") or hasattr(y, "columns")
-    named = frame or isinstance(y, Annotations | str | os.PathLike)
+    named = is_source(y)
     if named:
         labels = as_annotations(y)
     else:
