@@ -22,13 +22,13 @@ import copy
 import functools
 import inspect
 import math
-import numbers
 import os
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, dataclass_transform
 
 from dissensus.errors import NotFittedError, ParameterError, UnknownSettingError, bad_parameter, did_you_mean
@@ -49,26 +49,21 @@ class Rule:
 
 def integer(low: int) -> Rule:
     """A whole number of at least ``low``."""
-    return Rule(
-        f"an int >= {low}",
-        lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool) and int(v) >= low,
-    )
+    words = f"an int >= {low}"
+    return Rule(words, lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v) >= low)
 
 
 def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> Rule:
     """A finite number between two bounds (the lower one excluded if ``open_low``)."""
     sign = ">" if open_low else ">="
     words = f"a float {sign} {low:g}" + ("" if high == float("inf") else f" and <= {high:g}")
-    return Rule(
-        words,
-        lambda v: (
-            isinstance(v, numbers.Real)
-            and not isinstance(v, bool)
-            and math.isfinite(v)
-            and (float(v) > low if open_low else float(v) >= low)
-            and float(v) <= high
-        ),
-    )
+
+    def holds(v: Any) -> bool:
+        if not isinstance(v, Real) or isinstance(v, bool) or not math.isfinite(v):
+            return False
+        return (float(v) > low if open_low else float(v) >= low) and float(v) <= high
+
+    return Rule(words, holds)
 
 
 def dirichlet(low: float, *, open_low: bool = False) -> Rule:
@@ -82,14 +77,14 @@ def dirichlet(low: float, *, open_low: bool = False) -> Rule:
 
 def choice(*values: str | bool) -> Rule:
     """One of the named values."""
+    words = "one of " + ", ".join(map(repr, values))
     # `1 in (True, False)` holds in Python, so the type is compared as well.
-    return Rule(
-        "one of " + ", ".join(map(repr, values)),
-        lambda v: any(type(v) is type(c) and v == c for c in values),
-    )
+    return Rule(words, lambda v: any(type(v) is type(c) and v == c for c in values))
 
 
 NONE = Rule("None", lambda v: v is None)
+FLAG = choice(True, False)
+POSITIVE = real(0.0, open_low=True)
 ANY = Rule("anything", lambda _: True)
 
 
@@ -207,16 +202,13 @@ def declare(cls: type[T]) -> type[T]:
 
 def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
     """An ``__init__`` that stores settings; other libraries' names for them are known to it."""
-    positional, defaults = [], {}
-    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    positional = [name for name, known in settings.items() if not known.keyword_only]
+    defaults = {name: known.default for name, known in settings.items()}
+    anywhere, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("self", anywhere)]
     for name, known in settings.items():
-        if known.keyword_only:
-            kind: Any = inspect.Parameter.KEYWORD_ONLY
-        else:
-            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-            positional.append(name)
-        defaults[name] = known.default
-        parameters.append(inspect.Parameter(name, kind, default=known.default, annotation=known.annotation))
+        kind, usual = by_name if known.keyword_only else anywhere, known.default
+        parameters.append(inspect.Parameter(name, kind, default=usual, annotation=known.annotation))
 
     def initialise(self: object, *args: Any, **given: Any) -> None:
         title, own = type(self).__name__, dict(zip(positional, args, strict=False))
@@ -245,18 +237,13 @@ def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
 
 def _with_sections(story: str, settings: Mapping[str, Setting], attributes: Mapping[str, Fitted]) -> str:
     """Documentation in numpydoc's form: the story, then ``Parameters`` and ``Attributes``."""
-    parameters, public = ["Parameters", "----------"], ["Attributes", "----------"]
-    for name, known in settings.items():
-        parameters.append(f"{name} : {known.rule.words}, default {known.default!r}")
-        parameters.append(textwrap.indent(textwrap.fill(known.meaning, 96), "    "))
-    for name, attribute in attributes.items():
-        if not name.startswith("_"):
-            public.append(name)
-            public.append(textwrap.indent(textwrap.fill(attribute.meaning, 96), "    "))
-    text = inspect.cleandoc(story)
-    for section in (parameters, public):
-        if len(section) > 2:
-            text += "\n\n" + "\n".join(section)
+    text, public = inspect.cleandoc(story), {name: a for name, a in attributes.items() if name[0] != "_"}
+    for title, declared in (("Parameters", settings), ("Attributes", public)):
+        text += f"\n\n{title}\n----------" if declared else ""
+        for name, known in declared.items():
+            if isinstance(known, Setting):
+                name += f" : {known.rule.words}, default {known.default!r}"
+            text += f"\n{name}\n" + textwrap.indent(textwrap.fill(known.meaning, 96), "    ")
     return text
 
 
@@ -266,15 +253,10 @@ def _with_sections(story: str, settings: Mapping[str, Setting], attributes: Mapp
 def get_params(self: Any, deep: bool = True) -> dict[str, Any]:
     """The settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
     own = {name: getattr(self, name) for name in self._settings}
-    if not deep:
-        return own
-    nested = {
-        f"{outer}__{inner}": value
-        for outer, holder in own.items()
-        if hasattr(holder, "get_params") and not isinstance(holder, type)
-        for inner, value in holder.get_params().items()
-    }
-    return own | nested
+    for outer, holder in [*own.items()] if deep else ():
+        if hasattr(holder, "get_params") and not isinstance(holder, type):
+            own |= {f"{outer}__{inner}": value for inner, value in holder.get_params().items()}
+    return own
 
 
 def set_params(self: T, **params: Any) -> T:

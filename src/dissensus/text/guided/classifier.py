@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -35,6 +36,7 @@ from dissensus.text.guided.files import pack_parts, unpack_part
 from dissensus.text.guided.guides import ItemClusters, Projection
 from dissensus.text.learners.base import Dev, hold_out
 
+HOW = choice("none", "hard", "soft")
 PRIOR_WORTHS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
 
 
@@ -55,22 +57,16 @@ class GuidedClassifier:
         None, ANY, "A model of this library; None is DirichletRegression(), which reads the features too."
     )
     learner: Any = setting(
-        None,
-        ANY,
-        "Anything that :mod:`dissensus.text.guided.adapters` can fit; None is SoftmaxRegression().",
+        None, ANY, "Anything that :mod:`dissensus.text.guided.adapters` can fit; None is SoftmaxRegression()."
     )
     _: KW_ONLY
     refine: str = setting(
         "soft",
-        choice("none", "hard", "soft"),
+        HOW,
         'How training labels are refined: ``"none"``, ``"hard"`` (the most likely cluster) or ``"soft"`` '
         "(averaged over the clusters).",
     )
-    project: str = setting(
-        "none",
-        choice("none", "hard", "soft"),
-        'How predictions are projected onto the clusters: ``"none"``, ``"hard"`` or ``"soft"``.',
-    )
+    project: str = setting("none", HOW, "How predictions are projected onto the clusters, in the same words.")
     annotator_sum: str = setting(
         "inside",
         choice("inside", "outside"),
@@ -91,9 +87,7 @@ class GuidedClassifier:
 
     guide_: Any = fitted("the fitted guide; None where nothing asks for it", saved=False)
     learner_: Any = fitted("the fitted learner", saved=False)
-    refined_: Array = fitted(
-        "(train items, classes): what the learner learns; NaN for items without labels, left out"
-    )
+    refined_: Array = fitted("(train items, classes): what the learner learns; NaN where there is no label")
     prior_worth_: float | None = fitted("S in use; None where nothing is projected", saved=False)
     prior_worth_tried_: Array = fitted("the S tried")
     path_kl_: Array = fitted("the KL that each S tried reached on the items it was chosen on")
@@ -131,10 +125,8 @@ class GuidedClassifier:
         with params.fitted_copy(self) as fitted:
             if len(getattr(X, "shape", ())) == 2:
                 fitted.n_features_in_ = int(X.shape[1])
-            fitted.class_vocabulary_, fitted._annotator_load = (
-                y.class_vocabulary,
-                np.asarray(y.annotator_load),
-            )
+            fitted.class_vocabulary_ = y.class_vocabulary
+            fitted._annotator_load = np.asarray(y.annotator_load)
             clusters = fitted._fit_guide(X, y)
             if self.refine == "none":
                 fitted.refined_ = row_shares(y.counts, empty=np.nan)
@@ -164,12 +156,8 @@ class GuidedClassifier:
         """A classifier, which takes sparse features and texts too."""
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
-            input_tags=InputTags(sparse=True, string=True),
-        )
+        target, texts = TargetTags(required=True), InputTags(sparse=True, string=True)
+        return Tags("classifier", target, classifier_tags=ClassifierTags(), input_tags=texts)
 
     def _learner(self) -> Any:
         if self.learner is not None:
@@ -191,9 +179,8 @@ class GuidedClassifier:
         from dissensus.models.dirichlet_regression import DirichletRegression
 
         guide = DirichletRegression() if self.guide is None else self.guide
-        own = _thawed(guide)
-        frozen = own is not guide
-        own = own if frozen else clone(guide)
+        frozen = _thawed(guide) is not guide
+        own = _thawed(guide) if frozen else clone(guide)
         known = with_features(y, as_features(X, own.embedding)) if own.uses_features else y
         if not frozen:
             self.guide_ = own.fit(known)
@@ -221,21 +208,20 @@ class GuidedClassifier:
         if clusters is None or self.project == "none":
             self.prior_worth_, self._projection = None, None
             return
+        project = partial(Projection, clusters, self.project, self.annotator_sum)
         self.prior_worth_ = self.prior_worth
         if self.prior_worth_ is None:
             self.prior_worth_tried_ = PRIOR_WORTHS
-            self.path_kl_ = self._path_of_part(X, y) if held is None else self._path(clusters, *held)
+            if held is None:
+                self.path_kl_ = self._path_of_part(X, y)
+            else:
+                raw = self._raw(held[0])
+                self.path_kl_ = np.asarray([kl(held[1], project(S)(raw)) for S in PRIOR_WORTHS.tolist()])
             self.prior_worth_ = float(PRIOR_WORTHS[self.path_kl_.argmin()])
-        self._projection = Projection(clusters, self.project, self.annotator_sum, self.prior_worth_)
-
-    def _path(self, clusters: ItemClusters, X: Any, shares: Array) -> Array:
-        """KL(shares ‖ projection) at every prior_worth tried."""
-        raw = self._raw(X)
-        tried = [Projection(clusters, self.project, self.annotator_sum, S) for S in PRIOR_WORTHS.tolist()]
-        return np.asarray([kl(shares, projection(raw)) for projection in tried])
+        self._projection = project(self.prior_worth_)
 
     def _path_of_part(self, X: Any, y: Annotations) -> Array:
-        """The same of the workflow without a tenth of the labelled items, on these."""
+        """The path of the workflow without a tenth of the labelled items, on these."""
         labelled = np.flatnonzero(y.counts.any(axis=1))
         if len(labelled) < 2:
             raise DataError("one labelled item leaves none to choose on; give prior_worth= or dev=")

@@ -82,7 +82,6 @@ def unpack_part(name: str, headers: Header, arrays: Arrays) -> Any:
     header = headers[name]
     if header is None:
         return None
-    own = {
-        key.removeprefix(f"{name}/"): values for key, values in arrays.items() if key.startswith(f"{name}/")
-    }
+    start = f"{name}/"
+    own = {key.removeprefix(start): values for key, values in arrays.items() if key.startswith(start)}
     return unpack(estimator_class(header["class"]), header, own)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dissensus.models.confusion import log_chances
-from dissensus.numerics import Array, one_hot_rows, safe_log, softmax_rows
+from dissensus.numerics import Array, batches, one_hot_rows, safe_log, softmax_rows
 
 BLOCK = 4_000_000  # numbers a temporary array may hold
 
@@ -65,12 +65,11 @@ class ItemClusters:
             return np.asarray(prior_worth * (h @ safe_log(self.population).T))
         K, L, P = self.theta.shape
         logs, log_pi = safe_log(self.theta).reshape(K * L, P).T, log_chances(self.weights)
-        rows = max(1, BLOCK // (K * L))
-        blocks = [h[start : start + rows] for start in range(0, len(h), rows)]
-        # log Σ_l π_l exp(S Σ_p h_p log Θ_klp)
-        return np.concatenate(
-            [logsumexp(prior_worth * (block @ logs).reshape(-1, K, L) + log_pi, axis=2) for block in blocks]
-        )
+        answers = np.empty((len(h), K))
+        for rows in batches(len(h), max(1, BLOCK // (K * L))):
+            # log Σ_l π_l exp(S Σ_p h_p log Θ_klp)
+            answers[rows] = logsumexp(prior_worth * (h[rows] @ logs).reshape(-1, K, L) + log_pi, axis=2)
+        return answers
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,6 @@ def ensemble(
     x: Tensor,
     z_A: Tensor,
     shares: Tensor,
-    *,
     head: str = "item",
     reduce: str = "expectation",
     projected: bool = True,
@@ -184,16 +183,9 @@ def infer(
     z_A, trace = infer_annotators(network, x, target, starts.to(x.device), decay, how)
     row = torch.arange(len(x), device=x.device)
     label, item, annotator = (to_numpy(pair_distributions(network, x, z_A, row, row, head)) for head in HEADS)
-    return Inferred(
-        side_by_side(z_A),
-        kl_rows(y_I, item, smoothing=0.0),
-        label,
-        item,
-        annotator,
-        to_numpy(trace.mean(dim=1)),
-        len(trace) - 1,
-        "tolerance" if len(trace) <= how.steps else "max_iter",
-    )
+    stopped = "tolerance" if len(trace) <= how.steps else "max_iter"
+    kl, path = kl_rows(y_I, item, smoothing=0.0), to_numpy(trace.mean(dim=1))
+    return Inferred(side_by_side(z_A), kl, label, item, annotator, path, len(trace) - 1, stopped)
 
 
 def embed_new_annotators(model: LDLNM, new: Annotations, fitted: LDLNM) -> None:

@@ -31,9 +31,11 @@ from dissensus.numerics import Array, row_shares
 from dissensus.params import (
     DEVICE,
     EMBEDDING,
+    FLAG,
     N_THREADS,
     NONE,
     PATIENCE,
+    POSITIVE,
     SEED,
     WEIGHT_BY,
     Rule,
@@ -55,16 +57,9 @@ LOSS_WEIGHTS = Rule(
         isinstance(v, tuple | list) and len(v) == 3 and all(map(real(0.0).holds, v)) and v[0] + v[1] > 0
     ),
 )
-INFERENCE = {
-    "rate": real(0.0, open_low=True),
-    "decay": real(0.0),
-    "max_steps": integer(1),
-    "sigma": real(0.0),
-    "n_starts": integer(1),
-    "backtracking": choice(True, False),
-    "tol": real(0.0),
-    "seed": integer(0),
-}
+INFERENCE = {name: real(0.0) for name in ("decay", "sigma", "tol")} | {"rate": POSITIVE, "backtracking": FLAG}
+INFERENCE |= {"max_steps": integer(1), "n_starts": integer(1), "seed": integer(0)}
+FUSION, DROPPED = choice("concat", "sum"), real(0.0, 0.99)
 
 
 class LDLNM(Model):
@@ -77,29 +72,15 @@ class LDLNM(Model):
     annotator_size: int = setting(16, integer(1), "Size of an annotator's embedding.")
     _: KW_ONLY
     latent_size: int = setting(64, integer(1), "Size of the code that item and annotator are fused into.")
-    fusion: str = setting(
-        "concat",
-        choice("concat", "sum"),
-        'How they are fused: ``"concat"``, or ``"sum"``, where both have one size.',
-    )
-    annotators: bool = setting(True, choice(True, False), "False leaves the annotator side out.")
-    direct: bool = setting(
-        True, choice(True, False), "Whether a direct path leads from the features to the heads."
-    )
+    fusion: str = setting("concat", FUSION, '``"concat"``, or ``"sum"``, where both have one size.')
+    annotators: bool = setting(True, FLAG, "False leaves the annotator side out.")
+    direct: bool = setting(True, FLAG, "Whether a direct path leads from the features to the heads.")
     n_networks: int = setting(3, integer(1), "Networks that are trained side by side and averaged.")
-    dropout: float = setting(
-        0.2, real(0.0, 0.99), "Share of the latent code that is dropped at random in training."
-    )
-    feature_dropout: float = setting(
-        0.3, real(0.0, 0.99), "Share of the features that is dropped at random in training."
-    )
-    rescale: bool = setting(
-        True, choice(True, False), "Whether features are brought to a mean squared length of one."
-    )
+    dropout: float = setting(0.2, DROPPED, "Share of the latent code that is dropped at random in training.")
+    feature_dropout: float = setting(0.3, DROPPED, "Share of the features that is dropped likewise.")
+    rescale: bool = setting(True, FLAG, "Whether features are brought to a mean squared length of one.")
     loss_weights: tuple[float, float, float] = setting(
-        (1.0, 1.0, 1.0),
-        LOSS_WEIGHTS,
-        "Weights of the losses of label, item distribution and annotator distribution.",
+        (1.0, 1.0, 1.0), LOSS_WEIGHTS, "Weights of the losses of label, item and annotator distribution."
     )
     epochs: int = setting(200, integer(1), "Passes over the labels, at most.")
     patience: int | None = setting(25, *PATIENCE)
@@ -109,7 +90,7 @@ class LDLNM(Model):
         choice("items", "labels"),
         '``"items"`` keeps the labels of an item together; ``"labels"`` draws batches as the paper does.',
     )
-    learning_rate: float = setting(5e-4, real(0.0, open_low=True), "Step size of the optimiser.")
+    learning_rate: float = setting(5e-4, POSITIVE, "Step size of the optimiser.")
     weight_decay: float = setting(1e-4, real(0.0), "Weight decay of the optimiser.")
     dev_size: float = setting(
         0.1,
@@ -136,19 +117,9 @@ class LDLNM(Model):
     uses_features = True
     # The paper's settings; its sizes were searched in {3, …, 20}.
     PAPER: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {
-            "item_size": 20,
-            "annotator_size": 20,
-            "latent_size": 20,
-            "direct": False,
-            "n_networks": 1,
-            "dropout": 0.5,
-            "feature_dropout": 0.0,
-            "patience": None,
-            "batch_by": "labels",
-            "learning_rate": 1e-3,
-            "weight_decay": 0.0,
-        }
+        {"item_size": 20, "annotator_size": 20, "latent_size": 20, "direct": False, "n_networks": 1}
+        | {"dropout": 0.5, "feature_dropout": 0.0, "patience": None, "batch_by": "labels"}
+        | {"learning_rate": 1e-3, "weight_decay": 0.0}
     )
 
     weights_: NDArray[np.float32] = fitted("(numbers,): network by network in each block")
@@ -158,9 +129,7 @@ class LDLNM(Model):
     annotator_embeddings_: NDArray[np.float32] = fitted("(annotators, networks · annotator size): z_A")
     known_annotators_: NDArray[np.bool_] = fitted("(annotators,): whether z_A was learned from labels")
     epoch_: NDArray[np.int64] = fitted("(networks,): the epoch kept, from 0; −1 without a dev part")
-    n_threads_: NDArray[np.int64] = fitted(
-        "the thread count at which the seed replays this fit, as a 0-d array"
-    )
+    n_threads_: NDArray[np.int64] = fitted("the thread count at which the seed replays this fit, 0-d")
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -178,19 +147,13 @@ class LDLNM(Model):
         """
         return self._run_fit(labels, features=features, dev=dev, item_distributions=item_distributions)
 
-    def _fit(
-        self,
-        annotations: Annotations,
-        engine: Engine,
-        features: Any = None,
-        dev: Any = None,
-        item_distributions: Any = None,
-    ) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, **given: Any) -> None:
         require("torch", "text")
         from dissensus.text.ldlnm.network import fit_networks
 
-        x = features_of(annotations, self.embedding, given=features)
-        y_I = None if item_distributions is None else check_distributions(item_distributions, "targets")
+        x = features_of(annotations, self.embedding, given=given["features"])
+        y_I, dev = given["item_distributions"], given["dev"]
+        y_I = None if y_I is None else check_distributions(y_I, "targets")
         kept, labelled = annotations, np.flatnonzero(annotations.counts.sum(axis=1))
         if dev is None and self.dev_size and len(labelled) > 1:
             held = labelled[hold_out(len(labelled), self.seed, self.dev_size)[1]]
@@ -258,11 +221,10 @@ class LDLNM(Model):
         if not projected and dropout_seed is not None:
             rule = "None with projected=False, where no z_P is"
             raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
-        replaced = {"head": head, "reduce": reduce, "weight_by": weight_by}
-        given: dict[str, Any] = {name: value for name, value in replaced.items() if value is not None}
-        rules = {name: self._settings[name].rule for name in replaced} | {"dropout_seed": integer(0) | NONE}
-        check_rules(owner, rules, **given, dropout_seed=dropout_seed)
-        head, reduce, weight_by = (given.get(name, getattr(self, name)) for name in replaced)
+        head, reduce, weight_by = head or self.head, reduce or self.reduce, weight_by or self.weight_by
+        rules = {name: known.rule for name, known in self._settings.items()}
+        check_rules(owner, rules, head=head, reduce=reduce, weight_by=weight_by)
+        check_rules(owner, {"dropout_seed": integer(0) | NONE}, dropout_seed=dropout_seed)
         import torch
 
         from dissensus.text.ldlnm.inference import ensemble
@@ -273,17 +235,11 @@ class LDLNM(Model):
         stored = np.flatnonzero(self.annotator_load_) if self.annotators else np.zeros(1, np.int64)
         by_labels = self.annotators and weight_by == "labels"
         mass = self.annotator_load_[stored] if by_labels else np.ones(len(stored))
+        shares = torch.tensor(mass / mass.sum(), dtype=torch.float32, device=x.device)
+        z_A = network.W_A[:, torch.from_numpy(stored)]
+        noise = None if dropout_seed is None else seeded(dropout_seed, x.device)
         with threads(self.n_threads):
-            rows = ensemble(
-                network,
-                x,
-                network.W_A[:, torch.from_numpy(stored)],
-                torch.tensor(mass / mass.sum(), dtype=torch.float32, device=x.device),
-                head=head,
-                reduce=reduce,
-                projected=projected,
-                noise=None if dropout_seed is None else seeded(dropout_seed, x.device),
-            )
+            rows = ensemble(network, x, z_A, shares, head, reduce, projected, noise)
         return row_shares(to_numpy(rows).astype(np.float64))
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
@@ -368,8 +324,15 @@ class LDLNM(Model):
                 "LDLNM(annotators=False) has no annotator to infer; fit with annotators=True"
             )
         targets = check_distributions(distributions, "distributions")
-        settings = (rate, decay, max_steps, sigma, n_starts, backtracking, tol, seed)
-        check_rules("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
+        settings = {
+            "rate": rate,
+            "decay": decay,
+            "max_steps": max_steps,
+            "sigma": sigma,
+            "n_starts": n_starts,
+        }
+        settings |= {"backtracking": backtracking, "tol": tol, "seed": seed}
+        check_rules("LDLNM.infer_annotators", INFERENCE, **settings)
         how = Descent(rate, max_steps, tol, backtracking)
         with threads(self.n_threads):
             return infer(self, inputs(self, features), targets, decay, sigma, n_starts, seed, how)

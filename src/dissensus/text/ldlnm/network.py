@@ -39,7 +39,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import Features, as_features, features_of
 from dissensus.labels.sources import as_annotations
 from dissensus.models.scoring import in_classes
-from dissensus.numerics import Array, row_shares
+from dissensus.numerics import Array, batches, row_shares
 from dissensus.text.learners.base import checked_dev
 from dissensus.text.learners.torch_tools import pick_device, seeded, threads, to_numpy
 
@@ -162,10 +162,8 @@ class Network(nn.Module):
 
     def direct(self, x: Tensor, head: str) -> Tensor:
         """(S or 1, P, items): logits of a head's direct path; zero where it has none."""
-        h = HEADS.index(head)
-        if h >= self.D.shape[1]:
-            return x.new_zeros(1, self.D.shape[2], len(x))
-        return _for_all(self.D[:, h], x)
+        h, (n, P) = HEADS.index(head), self.D.shape[1:3]
+        return _for_all(self.D[:, h], x) if h < n else x.new_zeros(1, P, len(x))
 
     def _dropped(self, z: Tensor, noise: torch.Generator | None) -> Tensor:
         if noise is None or not self.dropout:
@@ -233,8 +231,7 @@ def pair_logits(
     network: Network, x: Tensor, z_A: Tensor, item: Tensor, annotator: Tensor, head: str
 ) -> Iterator[Tensor]:
     """Yield (S, P, some pairs): logits of pairs, given by their rows in x and z_A, a block at a time."""
-    of_item, of_annotator = network.item_part(x), network.annotator_part(z_A)
-    direct = network.direct(x, head)
+    of_item, of_annotator, direct = network.item_part(x), network.annotator_part(z_A), network.direct(x, head)
     widest = max(of_item.shape[2], *network.W_y.shape[2:])
     size = max(1, NUMBERS_PER_BLOCK // (len(of_item) * widest))
     for i, a in zip(item.split(size), annotator.split(size), strict=True):  # type: ignore[no-untyped-call]
@@ -260,16 +257,14 @@ class TrainingSet:
         """All labels once, in random order; ``by="items"`` keeps the labels of an item together."""
         if by == "labels":
             order = rng.permutation(len(self.item))
-            for start in range(0, len(order), size):
-                rows = order[start : start + size]
+            for rows in (order[part] for part in batches(len(order), size)):
                 yield self._batch(self.item[rows], np.arange(len(rows)), rows)
             return
         labelled, first, n = np.unique(self.item, return_index=True, return_counts=True)
         labels_of = np.split(np.arange(len(self.item)), first[1:])
         per_batch = max(1, round(size * len(labelled) / len(self.item)))  # items with ``size`` labels in all
         order = rng.permutation(len(labelled))
-        for start in range(0, len(order), per_batch):
-            some = order[start : start + per_batch]
+        for some in (order[part] for part in batches(len(order), per_batch)):
             place = np.repeat(np.arange(len(some)), n[some])
             yield self._batch(labelled[some], place, np.concatenate([labels_of[i] for i in some]))
 
@@ -379,9 +374,7 @@ def inputs(model: LDLNM, features: Any) -> Tensor:
 
 def training_set(model: LDLNM, annotations: Annotations, x: Features, y_I: Array | None) -> TrainingSet:
     """Labels with their targets: y one-hot, the item's distribution and the annotator's."""
-    item, annotator, label = (
-        codes.astype(np.int64) for codes in (annotations.item, annotations.annotator, annotations.label)
-    )
+    item, annotator, label = (codes.astype(np.int64) for codes in annotations.columns)
     N, P = annotations.n_annotators, annotations.n_classes
     own = np.bincount(annotator * P + label, minlength=N * P).reshape(N, P)
     of_items = row_shares(annotations.counts) if y_I is None else y_I
@@ -390,13 +383,8 @@ def training_set(model: LDLNM, annotations: Annotations, x: Features, y_I: Array
             f"item distributions of shape {of_items.shape} for {annotations.n_items} items, {P} classes"
         )
     targets = np.stack([np.eye(P)[label], of_items[item], row_shares(own)[annotator]], axis=1)
-    device = pick_device(model.device)
-    return TrainingSet(
-        inputs(model, x),
-        item,
-        torch.from_numpy(annotator).to(device),
-        torch.tensor(targets, dtype=torch.float32, device=device),
-    )
+    rows, target = inputs(model, x), torch.tensor(targets, dtype=torch.float32)
+    return TrainingSet(rows, item, torch.from_numpy(annotator).to(rows.device), target.to(rows.device))
 
 
 def dev_loss(model: LDLNM, dev: Any, seed: int) -> DevLoss:
@@ -420,12 +408,10 @@ def _distribution_loss(model: LDLNM, x: Features, gold: Array, seed: int) -> Dev
     """KL(gold ‖ prediction); a few stored annotators, the same in every epoch, answer for each item."""
     rows = inputs(model, x)
     truth = torch.tensor((gold + SMOOTHING).T, dtype=torch.float32, device=rows.device)
-    drawn = np.zeros((len(x), 1), np.int64)
+    load, drawn = model.annotator_load_, np.zeros((len(x), 1), np.int64)
     if model.annotators:
-        load = model.annotator_load_
-        mass = load if model.weight_by == "labels" else (load > 0)
-        rng = np.random.default_rng(seed)
-        drawn = rng.choice(len(load), size=(len(x), DEV_ANNOTATORS), p=mass / mass.sum())
+        mass, size = load if model.weight_by == "labels" else (load > 0), (len(x), DEV_ANNOTATORS)
+        drawn = np.random.default_rng(seed).choice(len(load), size=size, p=mass / mass.sum())
     annotator = torch.from_numpy(drawn.flatten()).to(rows.device)
     item = torch.arange(len(x), device=rows.device).repeat_interleave(drawn.shape[1])
 

@@ -15,7 +15,7 @@ import numpy as np
 from dissensus.errors import require
 from dissensus.metrics import kl
 from dissensus.numerics import Array
-from dissensus.params import ANY, DEVICE, N_THREADS, PATIENCE, SEED, fitted, integer, real, setting
+from dissensus.params import ANY, DEVICE, N_THREADS, PATIENCE, POSITIVE, SEED, fitted, integer, real, setting
 from dissensus.progress import PROGRESS, ShowProgress, counted
 from dissensus.tables.arrays import Arrays, Header
 from dissensus.text.embedding import embed, load_encoder
@@ -36,16 +36,14 @@ class FineTunedEncoder(Learner):
     epochs: int = setting(3, integer(1), "Passes over the texts, at most.")
     patience: int | None = setting(2, *PATIENCE)
     batch_size: int = setting(16, integer(1), "Texts in a batch.")
-    learning_rate: float = setting(1e-4, real(0.0, open_low=True), "Step size for the encoder.")
-    head_rate: float = setting(1e-3, real(0.0, open_low=True), "Step size for the layer on top of it.")
+    learning_rate: float = setting(1e-4, POSITIVE, "Step size for the encoder.")
+    head_rate: float = setting(1e-3, POSITIVE, "Step size for the layer on top of it.")
     weight_decay: float = setting(0.01, real(0.0), "Weight decay of the optimiser.")
     max_tokens: int = setting(128, integer(2), "Tokens of a text that are read.")
     device: str | None = setting(None, *DEVICE)
     n_threads: int | None = setting(None, *N_THREADS)
     progress: ShowProgress = setting(
-        None,
-        PROGRESS,
-        "True or False, a function that is told (what, share done), or None: a bar on a terminal.",
+        None, PROGRESS, "True or False, a function told (what, share done), or None: a bar on a terminal."
     )
     seed: int = setting(0, *SEED)
 
@@ -79,7 +77,11 @@ class FineTunedEncoder(Learner):
         head = self._head(line.coef_, line.intercept_)
         network = torch.nn.ModuleDict({"encoder": self.encoder_, "head": head})
         n_steps = self.epochs * -(-len(X) // self.batch_size)
-        adam, schedule = self._optimiser(network, n_steps)
+        rates = {self.encoder_: self.learning_rate, head: self.head_rate}
+        groups = [{"params": part.parameters(), "lr": rate} for part, rate in rates.items()]
+        adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=True)
+        # both rates fall linearly to zero
+        schedule = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: max(0.0, 1.0 - step / n_steps))
         best, rng = BestEpoch(self.patience), np.random.default_rng(self.seed)
         best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict())
         with counted("fine-tuning", n_steps, self.progress) as advance:
@@ -96,20 +98,9 @@ class FineTunedEncoder(Learner):
                 if not best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict()):
                     break
         network.load_state_dict(best.state)
-        self.dev_kl_, self.epoch_ = best.trace, best.epoch
+        self.dev_kl_, self.epoch_ = np.asarray(best.losses), best.epoch
         self.coef_ = to_numpy(head.weight).T.astype(np.float64)
         self.intercept_ = to_numpy(head.bias).astype(np.float64)
-
-    def _optimiser(self, network: Any, n_steps: int) -> tuple[Any, Any]:
-        """AdamW with one rate for the encoder and one for the head, both falling linearly to zero."""
-        import torch
-
-        groups = [
-            {"params": network["encoder"].parameters(), "lr": self.learning_rate},
-            {"params": network["head"].parameters(), "lr": self.head_rate},
-        ]
-        adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=True)
-        return adam, torch.optim.lr_scheduler.LambdaLR(adam, lambda step: max(0.0, 1.0 - step / n_steps))
 
     def _head(self, coef: Array, intercept: Array) -> Any:
         import torch

@@ -23,7 +23,7 @@ from dissensus.labels.features import as_features
 from dissensus.metrics import kl
 from dissensus.models.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.numerics import Array
-from dissensus.params import EMBEDDING, MAX_ITER, NONE, SEED, fitted, integer, real, setting
+from dissensus.params import EMBEDDING, MAX_ITER, NONE, POSITIVE, SEED, fitted, integer, real, setting
 from dissensus.tables.arrays import Arrays, Header
 from dissensus.text.learners.base import Dev, Learner, check_head
 
@@ -35,16 +35,12 @@ class SoftmaxRegression(Learner):
     """
 
     l2: float | None = setting(
-        None,
-        real(0.0) | NONE,
-        "Weight of the L2 penalty; None chooses it on dev, or by ``cv`` folds where there is no dev part.",
+        None, real(0.0) | NONE, "Weight of the L2 penalty; None chooses it on dev, or by ``cv`` folds."
     )
     _: KW_ONLY
     cv: int = setting(5, integer(2), "Folds by which ``l2`` is chosen.")
     max_iter: int = setting(1000, *MAX_ITER)
-    tol: float = setting(
-        1e-6, real(0.0, open_low=True), "The fit stops when the gradient is at most this large."
-    )
+    tol: float = setting(1e-6, POSITIVE, "The fit stops when the gradient is at most this large.")
     embedding: str | None = setting(None, *EMBEDDING)
     seed: int = setting(0, *SEED)
 
@@ -86,17 +82,16 @@ class SoftmaxRegression(Learner):
             if len(X) < self.cv:
                 raise DataError(f"{len(X)} items cannot be cut into cv={self.cv} folds; give l2 or dev")
             order = np.random.default_rng(self.seed).permutation(len(X))
-            for held in np.array_split(order, self.cv):
-                kept = np.setdiff1d(order, held)
-                parts.append(((X[kept], targets[kept]), (X[held], targets[held])))
+            for fold in np.array_split(order, self.cv):
+                kept = np.setdiff1d(order, fold)
+                parts.append(((X[kept], targets[kept]), (X[fold], targets[fold])))
         # KL on the held parts along the path, until it has got no better for a while
         reached: list[float] = []
         for each in zip(*(self._path(*train) for train, _ in parts), strict=True):
-            scores = [
-                kl(shares, predict(rows, weights))
-                for weights, (_, (rows, shares)) in zip(each, parts, strict=True)
-            ]
-            reached.append(float(np.mean(scores)))
+            pairs = zip(each, (held for _, held in parts), strict=True)
+            reached.append(
+                float(np.mean([kl(held[1], predict(held[0], weights)) for weights, held in pairs]))
+            )
             if len(reached) - 1 - int(np.argmin(reached)) >= PATIENCE:
                 break
         self.l2_tried_, self.path_kl_ = PATH[: len(reached)], np.asarray(reached)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from dissensus.errors import ParameterError
 
-Tensors = dict[str, torch.Tensor]
-
 
 @contextmanager
 def threads(n: int | None) -> Iterator[int]:
@@ -74,22 +72,13 @@ class BestEpoch:
     """Remembers the state of the epoch with the lowest dev loss, and when to give up waiting for a better."""
 
     def __init__(self, patience: int | None = None) -> None:
-        self.patience = patience
-        self.losses: list[float] = []
-        self.epoch = -1
-        self.state: Tensors = {}
+        self.patience, self.losses, self.epoch = patience, list[float](), -1
+        self.state: dict[str, torch.Tensor] = {}
 
     def see(self, loss: float, state: Mapping[str, torch.Tensor]) -> bool:
         """Take note of an epoch; True if training should go on."""
         self.losses.append(loss)
         if self.epoch < 0 or loss < self.losses[self.epoch]:
-            self.epoch, self.state = (
-                len(self.losses) - 1,
-                {name: tensor.detach().clone() for name, tensor in state.items()},
-            )
+            self.epoch = len(self.losses) - 1
+            self.state = {name: tensor.detach().clone() for name, tensor in state.items()}
         return self.patience is None or len(self.losses) - 1 - self.epoch < self.patience
-
-    @property
-    def trace(self) -> NDArray[np.float64]:
-        """The dev loss of every epoch."""
-        return np.asarray(self.losses)
