@@ -255,6 +255,11 @@ def option(metavar: str | None, help: str, *flags: str, **more: Any) -> Any:
     return typer.Option(*flags, metavar=metavar, help=help, show_default=False, **more)
 
 
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    """Declare an argument."""
+    return typer.Argument(metavar=metavar, help=help, **more)
+
+
 def _version(asked: bool) -> None:
     if asked:
         say(f"dissensus {__version__}")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Annotated, Any
 
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, examples, last_result, option
+from dissensus.cli.app import app, argument, examples, last_result, option
 from dissensus.cli.terminal import amounts, count, note, say
 from dissensus.errors import DataError, ParameterError
 
@@ -24,41 +22,24 @@ STORE = ".store"  # what the name of a store ends in
     ),
 )
 def import_labels(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILES", help="Labels; several files or folders for a store.")
-    ],
-    output: Annotated[
-        Path,
-        option("FILE", "Table (.csv, .jsonl, .parquet, also .gz) or NAME.store to write.", "--output", "-o"),
-    ],
+    files: Annotated[list[Path], argument("FILES", "Labels; several files or folders for a store.")],
+    output: Annotated[Path, option("FILE", ".csv, .jsonl, .parquet (.gz) or NAME.store.", "--output", "-o")],
     item_column: opt.ItemColumn = None,
     annotator_column: opt.AnnotatorColumn = [],
     label_column: opt.LabelColumn = [],
     label_type: opt.LabelTypes = None,
     classes: opt.Classes = [],
-    layout: Annotated[
-        Literal["long", "wide", "counts"] | None,
-        option("LAYOUT", "long, wide (annotators) or counts (classes)."),
-    ] = None,
+    layout: Annotated[str | None, option("LAYOUT", "long, wide (annotators) or counts (classes).")] = None,
     format: Annotated[str | None, option("NAME", "Format, where the content does not tell it.")] = None,
     question: Annotated[str | None, option("NAME", "The question to read, of several.")] = None,
     text_column: Annotated[str | None, option("NAME", "Column of the items' text.")] = None,
-    separator: Annotated[
-        str | None, option("CHAR", "Separator of the classes in one answer, as in a|b.")
-    ] = None,
-    duplicates: Annotated[
-        Literal["keep", "first", "last", "error"],
-        option("WHICH", "keep, first, last or error, for repeated labels."),
-    ] = "keep",
+    separator: Annotated[str | None, option("CHAR", "What separates classes in one answer.")] = None,
+    duplicates: Annotated[str, option("WHICH", "Repeated labels: keep, first, last or error.")] = "keep",
     missing_words: Annotated[list[str], option("NA,…", "Words that mean that there is no label.")] = [],
-    ignore_case: Annotated[
-        bool, option(None, "Merge classes that differ in case alone.", "--ignore-case")
-    ] = False,
+    ignore_case: Annotated[bool, option(None, "Merge classes that differ in case.", "--ignore-case")] = False,
     keep_rejected: Annotated[bool, option(None, "Read rejected assignments too.", "--keep-rejected")] = False,
     encoding: Annotated[str | None, option("NAME", "Encoding, if it is not UTF-8.")] = None,
-    items_to: Annotated[
-        Path | None, option("FILE", "Table to write of what is said about the items.")
-    ] = None,
+    items_to: Annotated[Path | None, option("FILE", "Table of the items to write, too.")] = None,
     memory: Annotated[str | None, option("SIZE", "Memory to keep to for a store, such as 8GB.")] = None,
     safe_csv: opt.SafeCsv = False,
 ) -> None:
@@ -132,15 +113,10 @@ def format_names(incomplete: str) -> list[str]:
     ),
 )
 def export_labels(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory, or its model.safetensors.")],
+    run: Annotated[Path, argument("RUN", "A run's directory, or its model.safetensors.")],
     output: Annotated[Path, option("PATH", "File (or dataset directory) to write.", "--output", "-o")],
     format: Annotated[
-        str | None,
-        option(
-            "NAME",
-            "csv, parquet, jsonl, huggingface, label-studio or weighted.",
-            autocompletion=format_names,
-        ),
+        str | None, option("NAME", "csv, huggingface, label-studio, weighted, …", autocompletion=format_names)
     ] = None,
     items: opt.ItemTable = None,
     question: Annotated[str, option("NAME", "Label Studio: the name of the control.")] = "label",

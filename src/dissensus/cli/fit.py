@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, examples, last_result, option
+from dissensus.cli.app import app, argument, examples, last_result, option
 from dissensus.cli.terminal import amounts, count, note, say, say_missing, say_page, show_json, show_table
 from dissensus.errors import ParameterError
 
@@ -42,16 +42,9 @@ def fit(
     gold: Annotated[Path | None, option("FILE", "Table of right labels: item, label.")] = None,
     text_column: Annotated[str | None, option("NAME", "Column of the items' text.")] = None,
     features: opt.Features = None,
-    model: Annotated[
-        str,
-        option("NAME", "A model (auto: the best).", "--model", "-m", autocompletion=opt.model_names),
-    ] = "auto",
-    item_clusters: Annotated[
-        int | None, option("K", "Number of item clusters.", "--item-clusters", "-k")
-    ] = None,
-    annotator_clusters: Annotated[
-        int | None, option("L", "Number of annotator clusters.", "--annotator-clusters", "-l")
-    ] = None,
+    model: opt.Model = "auto",
+    item_clusters: opt.ItemClusters = None,
+    annotator_clusters: opt.AnnotatorClusters = None,
     set: opt.SetOption = [],
     estimate: Annotated[str, option("WHAT", "population, annotators or truth.")] = "population",
     represent: Annotated[list[str], option("COLUMN=VALUE", "Whose population; repeatable.")] = [],
@@ -257,17 +250,15 @@ def _note_chains(run: Refinement) -> None:
 )
 def update(
     context: typer.Context,
-    place: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
-    file: Annotated[Path, typer.Argument(metavar="NEW", help="The labels to add.")],
+    place: Annotated[Path, argument("RUN", "A finished run.")],
+    file: Annotated[Path, argument("NEW", "The labels to add.")],
     item_column: opt.ItemColumn = None,
     annotator_column: opt.AnnotatorColumn = [],
     label_column: opt.LabelColumn = [],
     label_type: opt.LabelTypes = None,
     classes: opt.Classes = [],
     items: opt.ItemTable = None,
-    output: Annotated[
-        Path | None, option("DIR", "Directory to write (RUN itself).", "--output", "-o")
-    ] = None,
+    output: opt.OutputDirectory = None,
     no_report: opt.NoReport = False,
     as_json: opt.Json = False,
 ) -> None:

@@ -9,11 +9,9 @@ import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from dissensus._version import __version__
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, examples
+from dissensus.cli.app import app, argument, examples
 from dissensus.cli.terminal import say, show_json, show_table
 from dissensus.errors import install_command
 from dissensus.params import n_cores, physical_memory
@@ -38,10 +36,7 @@ CORE = "core"
 
 @app.command(epilog=examples("dissensus info", "dissensus info fmm"))
 def info(
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="[MODEL]", help="A model, for its settings.", autocompletion=opt.model_names),
-    ] = None,
+    model: Annotated[str | None, argument("[MODEL]", "A model, for its settings.")] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Show versions, extras, models and their settings."""

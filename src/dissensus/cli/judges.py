@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from dissensus.cli import options as opt
@@ -35,14 +34,9 @@ def judges(
     items: opt.ItemTable = None,
     annotators: opt.AnnotatorTable = None,
     judges: Annotated[list[str], option("WHO", "Judges: ids, a pattern, a column, or COLUMN=VALUE.")] = [],
-    epsilon: Annotated[
-        float, option("E", "Advantage granted to a judge: 0.2 beside experts, 0.1 beside a crowd.")
-    ] = 0.15,
+    epsilon: Annotated[float, option("E", "Advantage granted to a judge: 0.1 to 0.2 (0.15).")] = 0.15,
     by: Annotated[str | None, option("COLUMN", "Rates for each value of this column of --items too.")] = None,
-    output: Annotated[
-        Path | None,
-        option("FILE", "A row per judge (.csv, .jsonl, .parquet), or all as .json.", "--output", "-o"),
-    ] = None,
+    output: opt.OutputTable = None,
     as_json: opt.Json = False,
 ) -> None:
     """Compare language models with humans."""

@@ -6,10 +6,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, examples, last_result, option
+from dissensus.cli.app import app, argument, examples, last_result, option
 from dissensus.cli.terminal import count, say, say_page, show_json, show_table
 
 SHOWN = 10  # annotators of each verdict in the table
@@ -117,9 +115,7 @@ def bias_words(of: str, bias: float, error: float) -> str:
 )
 def report(
     place: opt.LabelsOrRun,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="The labels of RUN, where it kept none.")
-    ] = None,
+    file: Annotated[Path | None, argument("[FILE]", "The labels of RUN, where it kept none.")] = None,
     item_column: opt.ItemColumn = None,
     annotator_column: opt.AnnotatorColumn = [],
     label_column: opt.LabelColumn = [],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dissensus.cli.app import StoppedError, option
+from dissensus.cli.app import StoppedError, argument, option
 from dissensus.cli.terminal import say
 from dissensus.errors import ParameterError
 from dissensus.progress import shown
@@ -22,25 +22,16 @@ if TYPE_CHECKING:
 
 # ---- what is read -------------------------------------------------------------------------------------
 
-LabelFile = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="CSV, TSV, JSONL, Parquet, an export, or a store."),
-]
-LabelsOrRun = Annotated[
-    Path, typer.Argument(metavar="FILE|RUN", help="Labels, or the directory of a finished run.")
-]
+LabelFile = Annotated[Path, argument("FILE", "CSV, TSV, JSONL, Parquet, an export, or a store.")]
+LabelsOrRun = Annotated[Path, argument("FILE|RUN", "Labels, or the directory of a finished run.")]
 ItemColumn = Annotated[str | None, option("NAME", "Column of the item ids.")]
 AnnotatorColumn = Annotated[list[str], option("NAME", "Column of annotators (repeat it if wide).")]
 LabelColumn = Annotated[list[str], option("NAME", "Column of labels (repeat it if one per class).")]
-LabelTypes = Annotated[
-    Literal["nominal", "ordinal", "numeric", "multi", "pairwise"] | None,
-    option("TYPE", "nominal, ordinal, numeric, multi or pairwise."),
-]
+Kind = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
+LabelTypes = Annotated[Kind | None, option("TYPE", "nominal, ordinal, numeric, multi or pairwise.")]
 Classes = Annotated[list[str], option("A,B,…", "All classes; an ordered scale as low<mid<high.")]
 ItemTable = Annotated[Path | None, option("FILE", "Table of items: id, text and other columns.", "--items")]
-AnnotatorTable = Annotated[
-    Path | None, option("FILE", "Table of annotators: id and attributes.", "--annotators")
-]
+AnnotatorTable = Annotated[Path | None, option("FILE", "Table of annotators: id and more.", "--annotators")]
 Features = Annotated[Path | None, option("FILE", "Item features: .npy, .npz or .parquet.", "--features")]
 
 
@@ -113,9 +104,13 @@ def _number_of_jobs(given: int) -> int:
 
 
 Seed = Annotated[int, option("N", "Seed: the same seed gives the same result.", "--seed")]
-Jobs = Annotated[
-    int, option("N", "Threads or processes (all cores).", "--jobs", "-j", callback=_number_of_jobs)
-]
+Jobs = Annotated[int, option("N", "Threads or processes (all).", "--jobs", "-j", callback=_number_of_jobs)]
+Model = Annotated[str, option("NAME", "Name of a model.", "--model", "-m", autocompletion=model_names)]
+K, L = ("--item-clusters", "-k"), ("--annotator-clusters", "-l")
+ItemClusters = Annotated[int | None, option("K", "Number of item clusters.", *K)]
+AnnotatorClusters = Annotated[int | None, option("L", "Number of annotator clusters.", *L)]
+ItemSizes = Annotated[str | None, option("6,12", "Numbers of item clusters to try, also as 3:20.", *K)]
+AnnotatorSizes = Annotated[str | None, option("4,8", "Numbers of annotator clusters to try.", *L)]
 SetOption = Annotated[list[str], option("NAME=VALUE", "A setting of the model; repeatable.", "--set", "-s")]
 Cluster = Annotated[str | None, option("ADDRESS", "A Dask scheduler, or local.", "--cluster")]
 Scratch = Annotated[Path | None, option("DIR", "Directory for what does not fit in memory.", "--scratch")]
@@ -177,9 +172,7 @@ def resumable(is_kept: Callable[[], bool], kept: str) -> Iterator[None]:
 # ---- what is written ----------------------------------------------------------------------------------
 
 OutputDirectory = Annotated[Path | None, option("DIR", "Directory to write.", "--output", "-o")]
-OutputTable = Annotated[
-    Path | None, option("FILE", "Table to write: .csv, .jsonl or .parquet.", "--output", "-o")
-]
+OutputTable = Annotated[Path | None, option("FILE", "File (.csv, .jsonl, .parquet).", "--output", "-o")]
 Json = Annotated[bool, option(None, "Print the result as JSON.", "--json")]
 Force = Annotated[bool, option(None, "Write into a directory that is not ours.", "--force")]
 SafeCsv = Annotated[bool, option(None, "Quote what a spreadsheet would compute.", "--safe-csv")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, option
@@ -36,10 +36,7 @@ def plan(
     target_interval: Annotated[float | None, option("WIDTH", "Wanted width of the items' intervals.")] = None,
     target_alpha_width: Annotated[float | None, option("WIDTH", "Wanted width of the interval of α.")] = None,
     output: Annotated[Path | None, option("FILE", "The batch: a table, or tasks.", "--output", "-o")] = None,
-    tool: Annotated[
-        Literal["table", "label-studio", "argilla", "prodigy"],
-        option("TOOL", "Write tasks for label-studio, argilla or prodigy.", "--for"),
-    ] = "table",
+    tool: Annotated[str, option("TOOL", "Tasks for label-studio, argilla or prodigy.", "--for")] = "table",
     question: Annotated[str, option("NAME", "Name of the question in that tool.")] = "label",
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, examples, last_result, option
+from dissensus.cli.app import app, argument, examples, last_result, option
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.errors import ParameterError
 
@@ -37,18 +37,10 @@ def recover(
     classes: opt.Classes = [],
     items: opt.ItemTable = None,
     features: opt.Features = None,
-    model: Annotated[
-        list[str], option("'NAME [SETTING=VALUE …]'", "A model; repeatable (fmm and pgm).", "--model", "-m")
-    ] = [],
-    item_clusters: Annotated[
-        str, option("6,12", "Numbers of item clusters; the best is shown.", "--item-clusters", "-k")
-    ] = "6,12",
-    annotator_clusters: Annotated[
-        str, option("4,8", "Numbers of annotator clusters.", "--annotator-clusters", "-l")
-    ] = "4,8",
-    labels_shown: Annotated[
-        str | None, option("1,2,4,8", "Labels per item that a model sees.", "--labels-shown", "-r")
-    ] = None,
+    model: Annotated[list[str], option("'NAME [X=Y]'", "A model, with settings.", "--model", "-m")] = [],
+    item_clusters: opt.ItemSizes = "6,12",
+    annotator_clusters: opt.AnnotatorSizes = "4,8",
+    labels_shown: Annotated[str, option("1,2,4", "Labels that a model sees.", "--labels-shown", "-r")] = "",
     draws: Annotated[int, option("N", "How often labels are drawn (5).")] = 5,
     weight_by: Annotated[str | None, option("WHAT", "Count labels or annotators alike.")] = None,
     seed: opt.Seed = 0,
@@ -68,7 +60,7 @@ def recover(
         check_output(output, force)
     columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     labels = opt.with_features(columns.read(file, items=items), features)
-    wholes = None if labels_shown is None else opt.parse_values(labels_shown)
+    wholes = opt.parse_values(labels_shown) if labels_shown else None
     if wholes and not all(type(value) is int for value in wholes):
         raise ParameterError(f"{labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
     with resources(n_workers=jobs):
@@ -86,7 +78,7 @@ def recover(
         opt.say_written(output, files)
 
 
-def _models(asked: list[str], clusters: dict[str, str]) -> dict[str, list[Model]]:
+def _models(asked: list[str], clusters: dict[str, str | None]) -> dict[str, list[Model]]:
     """By what was asked for, the models to compare: one for every number of clusters left open."""
     from dissensus.models import build_model
 
@@ -96,7 +88,7 @@ def _models(asked: list[str], clusters: dict[str, str]) -> dict[str, list[Model]
         given = dict(map(opt.parse_setting, settings))
         known = build_model(name, given).get_params(deep=False)
         left_open = {
-            setting: opt.parse_values(values)
+            setting: opt.parse_values(values or "")
             for setting, values in clusters.items()
             if setting in known and setting not in given
         }
@@ -142,12 +134,8 @@ def metric_names(incomplete: str) -> list[str]:
     )
 )
 def score(
-    estimates: Annotated[
-        Path, typer.Argument(metavar="ESTIMATES", help="A run, a table of labels, or a saved model.")
-    ],
-    reference: Annotated[
-        Path, typer.Argument(metavar="REFERENCE", help="Distributions (p_…), gold, or annotators' labels.")
-    ],
+    estimates: Annotated[Path, argument("ESTIMATES", "A run, a table of labels, or a saved model.")],
+    reference: Annotated[Path, argument("REFERENCE", "Distributions (p_…), gold, or annotators' labels.")],
     item_column: opt.ItemColumn = None,
     annotator_column: opt.AnnotatorColumn = [],
     label_column: opt.LabelColumn = [],

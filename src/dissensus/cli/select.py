@@ -34,18 +34,10 @@ def select(
     classes: opt.Classes = [],
     items: opt.ItemTable = None,
     features: opt.Features = None,
-    model: Annotated[
-        str, option("NAME", "Model to search (pgm).", "--model", "-m", autocompletion=opt.model_names)
-    ] = "pgm",
-    item_clusters: Annotated[
-        str | None, option("3:20", "Numbers of item clusters.", "--item-clusters", "-k")
-    ] = None,
-    annotator_clusters: Annotated[
-        str | None, option("3:20", "Numbers of annotator clusters.", "--annotator-clusters", "-l")
-    ] = None,
-    grid: Annotated[
-        list[str], option("NAME=VALUES", "Values of another setting; repeatable.", "--grid", "-g")
-    ] = [],
+    model: opt.Model = "pgm",
+    item_clusters: opt.ItemSizes = None,
+    annotator_clusters: opt.AnnotatorSizes = None,
+    grid: Annotated[list[str], option("NAME=VALUES", "Values of another setting.", "--grid", "-g")] = [],
     set: opt.SetOption = [],
     criterion: Annotated[str, option("NAME", "held-out, dev, or another criterion.")] = "held-out",
     dev: Annotated[Path | None, option("FILE", "Labels of other items, to judge settings by.")] = None,

@@ -42,10 +42,8 @@ def simulate(
     n_items: Annotated[int, option("M", "Number of items (500).")] = 500,
     n_annotators: Annotated[int, option("N", "Number of annotators (100).")] = 100,
     n_classes: Annotated[int, option("P", "Number of classes (4).")] = 4,
-    item_clusters: Annotated[int, option("K", "Number of item clusters (5).", "--item-clusters", "-k")] = 5,
-    annotator_clusters: Annotated[
-        int, option("L", "Number of annotator clusters (3).", "--annotator-clusters", "-l")
-    ] = 3,
+    item_clusters: opt.ItemClusters = 5,
+    annotator_clusters: opt.AnnotatorClusters = 3,
     labels_per_item: Annotated[int, option("R", "Number of labels for each item (5).")] = 5,
     load: Annotated[str, option("even|long-tail", "How labels are spread over annotators.")] = "even",
     alpha: Annotated[str, option("A[,A…]", "Dirichlet of the label distributions.")] = "0.5",
