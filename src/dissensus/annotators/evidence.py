@@ -85,7 +85,8 @@ def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) ->
     order = np.lexsort((rng.random(labels.shape[1]), labels[1]))
     who = labels[1][order]
     place = np.arange(len(who)) - np.searchsorted(who, who)
-    seen = LabelSample(*labels[:, order[place < MOST_LABELS]].astype(np.intp), N, P)
+    item, annotator, label = labels[:, order[place < MOST_LABELS]].astype(np.intp)
+    seen = LabelSample(item, annotator, label, N, P)
     counts = np.bincount(labels[1].astype(np.intp) * P + labels[2], minlength=N * P).reshape(N, P)
     nu = (counts.sum(axis=0) + 1.0) / (counts.sum() + P)
     cells = max(len(seen.item), N * draws.psi.shape[1], 1)
