@@ -173,7 +173,7 @@ def test_the_pooled_test_keeps_its_level(n):
     rejected = [
         may_replace(
             Answers.of(crowd, crowd.annotators == "gpt", None), int(np.argmax(crowd.annotators == "gpt")), 0.0
-        ).pooled_passed()
+        ).pooled_passed
         for crowd in (crowd_of_many(seed, 0.8) for seed in range(n))
     ]
     assert np.mean(rejected) <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / n)

@@ -150,10 +150,10 @@ def test_a_small_view_is_the_minority_and_a_large_one_is_not():
     small = sides((8, CROWD), (2, OTHER))
     assert small.minority().tolist() == [False] * 8 + [True] * 2
     assert small.differ == pytest.approx([0.0, 0.25])
-    assert small.n_equal == 1
+    assert (~small.small).sum() == 1
     equal = sides((5, CROWD), (4, OTHER))
     assert not equal.minority().any()
-    assert equal.n_equal == 2
+    assert (~equal.small).sum() == 2
 
 
 def test_one_person_alone_or_a_few_who_contradict_everything_err_by_rule():

@@ -189,7 +189,7 @@ def more_sentence(counts: NDArray[Any], items: NDArray[np.intp]) -> Sentence | N
     return Sentence(text, "more", items=items)
 
 
-def gold_sentence(right: Array, who: str, interval: tuple[float, float]) -> Sentence | None:
+def gold_sentence(right: Array, who: str, interval: Sequence[float]) -> Sentence | None:
     """How often the labels are right where that is known."""
     if not len(right):
         return None

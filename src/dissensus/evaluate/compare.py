@@ -14,7 +14,7 @@ is among them, as only evidence may say otherwise. Where one true class is asked
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -303,6 +303,11 @@ def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
     return [
         replace(row, behind=pair, behind_items=item) for row, pair, item in zip(table, *gaps, strict=True)
     ]
+
+
+def score_rows(scores: Iterable[HeldOut | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Scores as plain values, those of a finished run among them."""
+    return [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in scores]
 
 
 def for_comparison(model: Model) -> dict[str, Any]:

@@ -76,6 +76,5 @@ class Answers:
     @cached_property
     def values(self) -> Array | None:
         """(classes,): the number of each class; None where they have no order."""
-        return (
-            class_values(self.annotations) if self.annotations.label_type in ("ordinal", "numeric") else None
-        )
+        ordered = self.annotations.label_type in ("ordinal", "numeric")
+        return class_values(self.annotations) if ordered else None

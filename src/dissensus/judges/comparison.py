@@ -74,9 +74,10 @@ class Replacement:
         """ω ≥ 1/2."""
         return self.winning_rate >= ENOUGH
 
-    def pooled_passed(self, level: float = LEVEL) -> bool:
+    @property
+    def pooled_passed(self) -> bool:
         """Whether the average human may be replaced."""
-        return self.p_pooled < level
+        return self.p_pooled < LEVEL
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Of the pooled difference."""
@@ -153,12 +154,12 @@ def t_test_below(
     return np.where(np.isnan(means), np.nan, stdtr(degrees, t))
 
 
-def discovered(p_values: Array, level: float = LEVEL) -> NDArray[np.bool_]:
+def discovered(p_values: Array) -> NDArray[np.bool_]:
     """Which hypotheses are rejected under any dependence (Benjamini and Yekutieli 2001)."""
     m = len(p_values)
     order = np.argsort(p_values)
     # the largest k with p_(k) ≤ k α / (m Σ_i 1/i)
-    bounds = np.arange(1, m + 1) * level / (m * (1 / np.arange(1, m + 1)).sum())
+    bounds = np.arange(1, m + 1) * LEVEL / (m * (1 / np.arange(1, m + 1)).sum())
     below = np.flatnonzero(p_values[order] <= bounds)
     rejected = np.zeros(m, dtype=bool)
     rejected[order[: below[-1] + 1 if len(below) else 0]] = True
@@ -176,9 +177,7 @@ def clustered_error(values: Array, human: NDArray[np.int32], item: NDArray[np.in
     centred = values - values.mean()
 
     def part(codes: NDArray[np.int32]) -> tuple[float, int]:
-        present = np.unique(codes)
-        G = len(present)
-        sums = np.bincount(codes, centred)
+        G, sums = len(np.unique(codes)), np.bincount(codes, centred)
         return float((sums**2).sum()) * (G / (G - 1) if G > 1 else 1.0), G
 
     # V = (V_human + V_item − V_row) / E², a row being one human's answer about one item
@@ -289,26 +288,17 @@ def conditional(weights: Array, outcomes: Array) -> tuple[Array, Array]:
 def confusion_rows(answers: Answers, found: Difference) -> list[dict[str, Any]]:
     """One row for every two classes: what humans say, what the judge says, how often, and among humans."""
     names, judge = answers.annotations.classes, str(answers.annotations.annotators[found.judge])
-    rows = []
-    for p, human in enumerate(names):
-        for a, answer in enumerate(names):
-            chance, error = found.confusion[p, a], Z * found.confusion_error[p, a]
-            meaning, meant = found.meaning[p, a], Z * found.meaning_error[p, a]
-            rows.append(
-                {
-                    "judge": judge,
-                    "human": str(human),
-                    "answer": str(answer),
-                    "chance": float(chance),
-                    "low": float(np.maximum(chance - error, 0.0)),
-                    "high": float(np.minimum(chance + error, 1.0)),
-                    "among_humans": float(found.among_humans[p, a]),
-                    "meaning": float(meaning),
-                    "meaning_low": float(np.maximum(meaning - meant, 0.0)),
-                    "meaning_high": float(np.minimum(meaning + meant, 1.0)),
-                }
-            )
-    return rows
+    c, m, among = found.confusion, found.meaning, found.among_humans
+    reach, meant = Z * found.confusion_error, Z * found.meaning_error
+    tables = {"chance": c, "low": np.maximum(c - reach, 0.0), "high": np.minimum(c + reach, 1.0)}
+    tables |= {"among_humans": among, "meaning": m}
+    tables |= {"meaning_low": np.maximum(m - meant, 0.0), "meaning_high": np.minimum(m + meant, 1.0)}
+    return [
+        {"judge": judge, "human": str(human), "answer": str(answer)}
+        | {name: float(table[p, a]) for name, table in tables.items()}
+        for p, human in enumerate(names)
+        for a, answer in enumerate(names)
+    ]
 
 
 def wrong_items(

@@ -77,14 +77,8 @@ class Rate:
 
     def as_row(self) -> dict[str, Any]:
         """Plain values for a table."""
-        row: dict[str, Any] = {
-            "judge": self.judge,
-            "group": self.group,
-            "class": self.class_name,
-            "n_human_items": self.n_human_items,
-            "n_items": self.n_items,
-            "judge_share": self.judge_share,
-        }
+        row: dict[str, Any] = {"judge": self.judge, "group": self.group, "class": self.class_name}
+        row |= {name: getattr(self, name) for name in ("n_human_items", "n_items", "judge_share")}
         for name in ("humans_alone", "rogan_gladen", "ppi"):
             found: Estimate = getattr(self, name)
             row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
@@ -139,14 +133,13 @@ def rate(
         found, tuning = prediction_powered(Y, f, F, level)
         correction = rogan_gladen(Y, f, F, level) if is_share else correction
     bounds = (0.0, 1.0) if is_share else (-math.inf, math.inf)
-    estimates = []
-    for one in (humans, correction, found):
-        value, low, high = np.clip([one.value, one.low, one.high], *bounds).tolist()
-        estimates.append(Estimate(value, low, high, one.refused))
-    humans, correction, found = estimates
+    estimates = [
+        Estimate(*np.clip([one.value, one.low, one.high], *bounds).tolist(), one.refused)
+        for one in (humans, correction, found)
+    ]
     both = np.concatenate([f, F])
     return Rate(
-        judge, group, class_name, n, n + N, humans, correction, found, tuning,
+        judge, group, class_name, n, n + N, *estimates, tuning,
         float(both.mean()) if len(both) else math.nan,
         math.nan if reason else items_to_halve(Y, f, F, tuning),
     )  # fmt: skip

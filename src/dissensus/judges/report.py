@@ -10,17 +10,9 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators.judge_detection import find_judges
+from dissensus.judges import comparison
 from dissensus.judges.answers import Answers
-from dissensus.judges.comparison import (
-    MIN_ITEMS,
-    Difference,
-    Replacement,
-    Z,
-    confusion_rows,
-    difference_of,
-    may_replace,
-    wrong_items,
-)
+from dissensus.judges.comparison import MIN_ITEMS, Difference, Replacement, Z
 from dissensus.judges.panel import Panel, panel_of, panel_vote
 from dissensus.judges.rates import LEVELS, Rate, rates_of
 from dissensus.labels.display import Shown, make_frame
@@ -107,7 +99,7 @@ class JudgeReport(Shown):
                 "pooled_low": low,
                 "pooled_high": high,
                 "pooled_p": test.p_pooled,
-                "pooled_passed": test.pooled_passed(),
+                "pooled_passed": test.pooled_passed,
                 **{name: getattr(apart, name) for name in ("disagreement", "human_disagreement", "excess")},
                 "excess_low": apart.excess - Z * apart.excess_error,
                 "excess_high": apart.excess + Z * apart.excess_error,
@@ -130,7 +122,7 @@ class JudgeReport(Shown):
     def _confusion(self) -> list[dict[str, Any]]:
         if self.model is None:
             return []
-        return [row for apart in self.differences for row in confusion_rows(self.answers, apart)]
+        return [row for apart in self.differences for row in comparison.confusion_rows(self.answers, apart)]
 
     def rates_frame(self) -> Any:
         """One row for every judge, group of items and class: its share among humans over all items."""
@@ -145,7 +137,7 @@ class JudgeReport(Shown):
         return [
             row
             for apart in self.differences
-            for row in wrong_items(self.answers, apart, expected, high, self.n_items)
+            for row in comparison.wrong_items(self.answers, apart, expected, high, self.n_items)
         ]
 
     def items_frame(self) -> Any:
@@ -175,10 +167,7 @@ class JudgeReport(Shown):
             if panel is None
             else {
                 "n_judges": len(panel.judges),
-                "n_items": panel.n_items,
-                "effective_votes": panel.effective_votes,
-                "low": panel.low,
-                "high": panel.high,
+                **{name: getattr(panel, name) for name in ("n_items", "effective_votes", "low", "high")},
                 "groups": [[self.judges[place] for place in group] for group in panel.groups],
                 "correlation": panel.correlation.tolist(),
                 "weights": panel.weights.tolist(),
@@ -249,8 +238,8 @@ def judge_report(
     each = [int(judge) for judge in answers.judges]
     return JudgeReport(
         answers, found_by, epsilon,
-        [may_replace(answers, judge, epsilon) for judge in each],
-        [difference_of(answers, judge) for judge in each],
+        [comparison.may_replace(answers, judge, epsilon) for judge in each],
+        [comparison.difference_of(answers, judge) for judge in each],
         panel_of(answers),
         [rate for judge in each for rate in rates_of(answers, judge, by, level)],
         fitted, n_items, notes,

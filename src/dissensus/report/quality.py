@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators import sentences
-from dissensus.evaluate.compare import HeldOut, applies, for_comparison, held_out_scores, with_gaps
+from dissensus.evaluate.compare import (
+    HeldOut,
+    applies,
+    for_comparison,
+    held_out_scores,
+    score_rows,
+    with_gaps,
+)
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows, wilson
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import carries_features
@@ -22,6 +29,8 @@ from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import with_settings
 from dissensus.tables.results import finite
+
+Scores = Sequence[HeldOut | Mapping[str, Any]]
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings
@@ -39,20 +48,14 @@ MOST_POINTS = 300  # of the trace
 
 
 def held_out_table(
-    model: Model,
-    annotations: Annotations,
-    given: Sequence[HeldOut | Mapping[str, Any]] | None,
-    test_size: float,
-    seed: int,
+    model: Model, annotations: Annotations, given: Scores | None, test_size: float, seed: int
 ) -> list[dict[str, Any]]:
     """The reported model beside counts, FMM, Dawid–Skene and whatever foresees best, best first.
 
     ``given`` are the scores that a run already has (the best settings of each rival count); whoever is
     missing is scored here on the same hidden labels. An empty ``given`` means that none were hidden.
     """
-    if given is not None and not given:
-        return []
-    if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
+    if (given is not None and not given) or round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
         return []
     known = _scored(model, annotations, list(given or ()), test_size, seed)
     own = _own(known, model)
@@ -65,35 +68,26 @@ def held_out_table(
     whole = [row for row in known if row.get("whole", True) and None not in [row[score] for score in scores]]
     first = [max(whole, key=lambda row: row[score]) for score in scores if whole]
     chosen += [(row, title_of(build_model(row["model"], row["settings"]))) for row in first]
-    distinct = [
-        (row, title)
-        for place, (row, title) in enumerate(chosen)
-        if row is not None and row not in [earlier for earlier, _ in chosen[:place]]
-    ]
-    shown = [
-        {
-            "title": title,
-            "own": row is own,
-            "score": row["score"],
-            "score_items": row["score_items"],
-            "n": row["n_hidden"],
-            "behind": [row.get(f"behind{part}") for part in ("", "_error", "_tied")],
-            "behind_items": [row.get(f"behind_items{part}") for part in ("", "_error", "_tied")],
-        }
-        for row, title in distinct
-    ]
+    shown = []
+    for place, (row, title) in enumerate(chosen):
+        if row is None or row in [earlier for earlier, _ in chosen[:place]]:
+            continue
+        shown.append({"title": title, "own": row is own, **{score: row[score] for score in scores}})
+        shown[-1]["n"] = row["n_hidden"]
+        for gap in ("behind", "behind_items"):
+            shown[-1][gap] = [row.get(f"{gap}{part}") for part in ("", "_error", "_tied")]
     return sorted(shown, key=lambda row: -row["score"] if row["score"] is not None else math.inf)
 
 
 def _scored(
-    model: Model,
-    annotations: Annotations,
-    earlier: list[HeldOut | Mapping[str, Any]],
-    test_size: float,
-    seed: int,
+    model: Model, annotations: Annotations, earlier: Scores, test_size: float, seed: int
 ) -> list[dict[str, Any]]:
-    """Scores of the model, its rivals and all of ``earlier``; none where a rival lacks its features."""
-    known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in earlier]
+    """Scores of the model, its rivals and all of ``earlier``; none where a rival lacks its features.
+
+    Others on another number of hidden labels would compare unlike things, and are left out. How far one is
+    behind the best is known where all have the probabilities of the same labels.
+    """
+    known = score_rows(earlier)
     own = _own(known, model)
     missing = [with_settings(model, for_comparison(model))] if own is None else []
     for name, _, settings in RIVALS:
@@ -103,43 +97,28 @@ def _scored(
         missing += [rival] if not scored and applies(rival, annotations) else []
     if any(one.uses_features for one in missing) and not carries_features(annotations):
         return []
-    if missing and not all(isinstance(row, HeldOut) for row in earlier):
+    if not missing:
+        return known
+    kept = [row for row in earlier if isinstance(row, HeldOut)]
+    if len(kept) < len(earlier):
         # a finished run keeps scores and no probabilities, which pairs need: its few models are asked again
-        missing = [*(build_model(row["model"], row["settings"]) for row in known), *missing]
-        earlier = []
-    return (
-        _together(earlier, held_out_scores(annotations, missing, seed, test_size=test_size))
-        if missing
-        else known
-    )
+        missing, kept = [*(build_model(row["model"], row["settings"]) for row in known), *missing], []
+    found = held_out_scores(annotations, missing, seed, test_size=test_size)
+    every = [*kept, *(row for row in found if not kept or row.n_hidden == kept[0].n_hidden)]
+    if len({row.item.tobytes() for row in every}) == 1:
+        return score_rows(with_gaps(every))
+    return [{k: v for k, v in row.items() if not k.startswith("behind")} for row in score_rows(every)]
 
 
 def _own(known: Sequence[dict[str, Any]], model: Model) -> dict[str, Any] | None:
     """The reported model's own row: the same name, and the same settings as far as they shape the fit."""
-    wanted = finite(model.get_params(deep=False) | {"n_jobs": None, "seed": None})
-    for row in known:
-        settings = finite(dict(row["settings"]) | {"n_jobs": None, "seed": None})
-        if row["model"] == name_of(model) and settings == wanted:
-            return row
-    return None
 
+    def shaping(settings: Mapping[str, Any]) -> Any:
+        return finite(dict(settings) | {"n_jobs": None, "seed": None})
 
-def _together(
-    earlier: Sequence[HeldOut | Mapping[str, Any]], found: Sequence[HeldOut]
-) -> list[dict[str, Any]]:
-    """Rows of two comparisons on as many hidden labels; others would compare unlike things.
-
-    How far one is behind the best is known where both have the probabilities of the same labels.
-    """
-    first = earlier[0] if earlier else None
-    n_hidden = first.n_hidden if isinstance(first, HeldOut) else int(first["n_hidden"]) if first else None
-    every = [*earlier, *(row for row in found if first is None or row.n_hidden == n_hidden)]
-    both = [row for row in every if isinstance(row, HeldOut)]
-    hidden = {b"" if row.item is None else row.item.tobytes() for row in both}
-    if len(both) == len(every) and len(hidden) == 1:
-        return [row.as_row() for row in with_gaps(both)]
-    rows = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in every]
-    return [{key: value for key, value in row.items() if not key.startswith("behind")} for row in rows]
+    name, wanted = name_of(model), shaping(model.get_params(deep=False))
+    same = (row for row in known if row["model"] == name and shaping(row["settings"]) == wanted)
+    return next(same, None)
 
 
 # ---- gold ---------------------------------------------------------------------------------------------
@@ -171,12 +150,11 @@ def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[
     found = {name: list(wilson(rows.sum(), len(rows))) for name, rows in right.items()}
     confusion = np.bincount(gold * P + chances[items].argmax(axis=1), minlength=P * P)
     n = np.bincount(gold, minlength=P)
-    low, high = found["raw"][1:]
     return {
         "n": len(items),
         "crossed": crossed,
         **found,
-        "words": sentences.gold_sentence(right["raw"], "The most frequent label", (low, high)),
+        "words": sentences.gold_sentence(right["raw"], "The most frequent label", found["raw"][1:]),
         "classes": n,
         # share right of the items of each gold class; NaN where there is none
         "class_right": {

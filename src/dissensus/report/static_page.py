@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators.pseudonyms import pseudonymous
-from dissensus.evaluate.compare import Gap, HeldOut
+from dissensus.evaluate.compare import Gap, HeldOut, score_rows
 from dissensus.labels.agreement import reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import describe
@@ -72,9 +72,7 @@ def interval_chart(names: Sequence[str], middle: Array, low: Array, high: Array,
     width = CHART_WIDTH - NAME_WIDTH - 20
     drawn = []
     for row, i in enumerate(chosen, start=1):
-        ends = [
-            NAME_WIDTH + width * (end[i] - first) / ((last - first) or 1.0) for end in (low, middle, high)
-        ]
+        ends = [NAME_WIDTH + width * (end[i] - first) / (last - first or 1.0) for end in (low, middle, high)]
         y = ROW_HEIGHT * row
         name = names[i] if len(names[i]) <= NAME_LETTERS else names[i][: NAME_LETTERS - 1] + "…"
         drawn.append(
@@ -104,18 +102,15 @@ def static_sections(
     else:
         sections = ranking_sections(model, annotations, anonymise)
         title, score = "Hidden answers", "log-probability"
-    hidden = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in held_out or ()]
+    hidden = score_rows(held_out or ())
     if not hidden:
         return sections
     rows = []
     for row in hidden:
         name = str(row["model"])
         if isinstance(model, NumericRatings):
-            name = (
-                "with bias, scale and outliers"
-                if row["settings"].get("bias", True)
-                else "means alone, shrunken"
-            )
+            whole = row["settings"].get("bias", True)
+            name = "with bias, scale and outliers" if whole else "means alone, shrunken"
         behind = "" if row.get("behind") is None else str(Gap(row["behind"], row["behind_error"]))
         rows.append([name, float(row["score"]), float(row["score_items"]), behind])
     said = f"Mean {score} of {hidden[0]['n_hidden']:,} {title.lower()}; higher is better."
