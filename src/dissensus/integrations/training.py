@@ -21,7 +21,7 @@ __all__ = ["sample_weight_rows", "soft_loss", "torch_dataset"]
 WEIGHTS = {"weight": choice("equal", "labels", "sure")}
 
 
-def torch_dataset(model: Model, x: Any, *, weight: str = "equal") -> Any:
+def torch_dataset(model: Any, x: Any, *, weight: str = "equal") -> Any:
     """A ``torch.utils.data.Dataset`` of (x, distribution, weight), one for each item of a fitted model.
 
     ``collate`` of the dataset puts them together for a ``DataLoader``: features become one tensor, texts stay
@@ -30,7 +30,7 @@ def torch_dataset(model: Model, x: Any, *, weight: str = "equal") -> Any:
     Parameters
     ----------
     model
-        A fitted model.
+        A fitted model, or what ``ds.fit`` gave.
     x
         What the learner sees of each item: an array of features, or texts, in the order of ``model.items_``;
         of pandas, one row for each item that its index or its item column names, in any order.
@@ -42,6 +42,7 @@ def torch_dataset(model: Model, x: Any, *, weight: str = "equal") -> Any:
     from dissensus.integrations.torch_data import DistributionDataset
 
     check_rules("torch_dataset", WEIGHTS, weight=weight)
+    model = getattr(model, "model", model)
     x = rows_of_items(model, x)
     x = np.array(x) if len(getattr(x, "shape", ())) == 2 and hasattr(x, "to_numpy") else x  # of a frame
     return DistributionDataset(x, model.label_distributions_, item_weights(model, weight))
@@ -95,7 +96,7 @@ def soft_loss(logits: Tensor, distribution: Tensor, weight: Tensor) -> Tensor:
     return (weight * entropy).sum() / weight.sum()
 
 
-def sample_weight_rows(model: Model, x: Any) -> tuple[Any, NDArray[Any], Array]:
+def sample_weight_rows(model: Any, x: Any) -> tuple[Any, NDArray[Any], Array]:
     """X, y and ``sample_weight`` for a classifier that takes hard labels: one row for each item and class.
 
     The weighted log-loss of an item's rows is its cross-entropy with the distribution, so a classifier fitted
@@ -104,12 +105,13 @@ def sample_weight_rows(model: Model, x: Any) -> tuple[Any, NDArray[Any], Array]:
     Parameters
     ----------
     model
-        A fitted model.
+        A fitted model, or what ``ds.fit`` gave.
     x
         What the classifier sees of each item, in the order of ``model.items_``; arrays, sparse matrices,
         frames and lists will do. Of pandas, one row for each item that its index or its item column names, in
         any order.
     """
+    model = getattr(model, "model", model)
     x = rows_of_items(model, x)
     item, label = np.nonzero(model.label_distributions_)
     rows = x.iloc[item] if hasattr(x, "iloc") else x[item] if hasattr(x, "shape") else [x[m] for m in item]

@@ -41,6 +41,7 @@ _NAMES = {
 _FIXED_BY = {"item": "item", "annotator": "annotator", "label": "label", "text": "text_column"}
 # What is shown or asked, where there is an id as well.
 _SHOWN = ("question", "unit", "sample", "object", "category", "prompt")
+_PLAIN = {"item": "task", "annotator": "worker"}  # as good as the roles' own names: crowd-kit's
 _OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": "label"}
 
 # What people call the text of an item, surest names first, and other columns that describe an item.
@@ -118,8 +119,8 @@ def other_item_columns(columns: Sequence[str], item: str) -> list[str]:
 
 
 def guess_words(taken: Mapping[str, str], given: Collection[str]) -> str:
-    """What was taken for what, where a name told; empty where every column has its role's own name."""
-    own = {role: _full(name) in (role, f"{role}s") for role, name in taken.items()}
+    """What was taken for what; empty where the columns are called item, annotator, label, or task and worker."""
+    own = {role: _full(name).removesuffix("s") in (role, _PLAIN.get(role)) for role, name in taken.items()}
     guessed = [role for role in taken if role not in given and not own[role]]
     if not guessed:
         return ""
