@@ -119,7 +119,7 @@ def other_item_columns(columns: Sequence[str], item: str) -> list[str]:
 
 
 def guess_words(taken: Mapping[str, str], given: Collection[str]) -> str:
-    """What was taken for what; empty where the columns are called item, annotator, label, or task and worker."""
+    """What was taken for what; empty where columns are called as their roles are, or task and worker."""
     own = {role: _full(name).removesuffix("s") in (role, _PLAIN.get(role)) for role, name in taken.items()}
     guessed = [role for role in taken if role not in given and not own[role]]
     if not guessed:
