@@ -35,8 +35,6 @@ WIDE = 1.25  # times the usual width of a rating's interval that calls for anoth
 UNSURE = 0.9  # probability of the label below which another label helps
 FAR, FEWEST = 0.1, 20  # below the usual agreement, and shared items, for somebody whom no model judged
 PROBLEMS, UNJUDGED = ("spam", "systematic error"), "too few labels"
-# Flags of an item, added up; assets/items.js has the same.
-FLAGS = (1, 2, 4, 8, 16, 32)  # clear as labelled, clear by the model, adjudicate, more, overturned, wrong
 LABEL, ADJUDICATE = "label", "adjudicate"
 _RULES = {"budget": integer(1) | NONE, "each": integer(1) | NONE}
 
@@ -94,10 +92,9 @@ class Findings:
 
     @cached_property
     def flags(self) -> NDArray[np.int64]:
-        """(items,): all of it, added up."""
+        """(items,): one bit for each set of items, in the order of ``FLAGS`` in assets/items.js."""
         sets = (*self.clear, self.adjudicate, self.more, self.overturned, self.wrong)
-        parts = [flag * items.astype(np.int64) for flag, items in zip(FLAGS, sets, strict=True)]
-        return np.asarray(np.sum(parts, axis=0))
+        return np.asarray(np.sum([items.astype(np.int64) << bit for bit, items in enumerate(sets)], axis=0))
 
     @cached_property
     def check(self) -> NDArray[np.bool_]:

@@ -105,6 +105,9 @@ class Gap(NamedTuple):
         return f"{self.mean:.4f} ± {self.error:.4f}{', tied' if self.tied else ''}"
 
 
+BEST = Gap(0.0, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """How well one candidate predicted the hidden labels."""
@@ -117,8 +120,8 @@ class HeldOut:
     contradicted: int  # unanimous items whose common answer got less than 0.6
     logs: Array  # (2, hidden): log P of each label given item and annotator, and given item
     item: NDArray[np.int32]  # (hidden,): the hidden labels' items
-    behind: Gap | None = None  # the best score less its own, of those that it was compared with
-    behind_items: Gap | None = None  # the same of ``score_items``
+    behind: Gap = BEST  # the best score less its own, of those that it was compared with
+    behind_items: Gap = BEST  # the same of ``score_items``
 
     @property
     def error(self) -> float | None:
@@ -135,8 +138,7 @@ class HeldOut:
         """The same as plain values, for tables and JSON."""
         gaps: dict[str, Any] = {}
         for name, gap in (("behind", self.behind), ("behind_items", self.behind_items)):
-            mean, error, tied = (None, None, None) if gap is None else (*gap, gap.tied)
-            gaps |= {name: mean, f"{name}_error": error, f"{name}_tied": tied}
+            gaps |= {name: gap.mean, f"{name}_error": gap.error, f"{name}_tied": gap.tied}
         return {
             "model": name_of(self.model),
             "settings": self.model.get_params(deep=False),
@@ -155,9 +157,7 @@ class HeldOut:
 
     def gap(self, estimate: str) -> Gap:
         """How far it is behind the best by the score that answers the question."""
-        gap = self.behind_items if estimate == "population" else self.behind
-        assert gap is not None
-        return gap
+        return self.behind_items if estimate == "population" else self.behind
 
     def ahead_of(self, other: HeldOut, estimate: str) -> Gap:
         """By how much it is better than another on the same hidden labels, and the standard error of that."""
@@ -299,7 +299,7 @@ def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
     gaps = []
     for estimate in ("annotators", "population") if table else ():
         best = max(table, key=lambda row: row.measure(estimate))
-        gaps.append([Gap(0.0, 0.0) if row is best else best.ahead_of(row, estimate) for row in table])
+        gaps.append([BEST if row is best else best.ahead_of(row, estimate) for row in table])
     return [
         replace(row, behind=pair, behind_items=item) for row, pair, item in zip(table, *gaps, strict=True)
     ]

@@ -38,7 +38,7 @@ from dissensus.metrics import kl_rows, sampling_floor
 from dissensus.models import build_model
 from dissensus.models.counting import GRID
 from dissensus.numerics import Array, row_shares
-from dissensus.params import with_settings
+from dissensus.params import NONE, check_rules, integer, with_settings
 from dissensus.progress import Clock, ShowProgress, shown
 
 Models = Mapping[str, Any] | Sequence[Any]
@@ -48,6 +48,7 @@ POOL, RESERVED = 8, 6  # pairs that may be shown and that are reserved, where it
 ENOUGH_ITEMS, ENOUGH_SHARE = 50, 0.1  # so many items, or such a share of them, carry a comparison
 FEW_RESERVED = 4  # reserved labels below which the distance to the population is mostly noise
 WEIGHTS = ("labels", "annotators")
+_RULES = {"pool": integer(1) | NONE, "min_reserved": integer(1) | NONE, "n_draws": integer(1)}
 
 
 # ---- the labels: reserved, and shown --------------------------------------------------------------------
@@ -326,7 +327,9 @@ class Recovery(Shown):
         return [
             {
                 **{name: getattr(one, name) for name in ("labels_shown", "name", "model")},
-                **{"kl": one.kl.value, "low": one.kl.low, "high": one.kl.high},
+                "kl": one.kl.value,
+                "low": one.kl.low,
+                "high": one.kl.high,
                 "floor": self.floor,
                 "counts": self.counts[one.labels_shown - 1].kl.value,
                 "efficiency": efficiency_words(one.efficiency, self.pool),
@@ -352,7 +355,8 @@ class Recovery(Shown):
             for point in self.counts
         ]
         return {
-            **{"n_items": self.n_items, "n_left_out": self.n_left_out},
+            "n_items": self.n_items,
+            "n_left_out": self.n_left_out,
             "reserved_labels_per_item": self.n_reserved,
             **{name: getattr(self, name) for name in ("pool", "min_reserved", "notes", "n_draws", "floor")},
             "counts": curve,
@@ -455,9 +459,7 @@ def _check(
     n_draws: int,
     weight_by: str | None,
 ) -> None:
-    for name, value in (("pool", pool), ("min_reserved", min_reserved), ("n_draws", n_draws)):
-        if value is not None and value < 1:
-            raise bad_parameter("recover", name, "an int >= 1", value)
+    check_rules("recover", _RULES, pool=pool, min_reserved=min_reserved, n_draws=n_draws)
     allowed = not labels_shown or (min(labels_shown) >= 1 and max(labels_shown) <= (pool or POOL))
     if labels_shown is not None and not (labels_shown and allowed):
         rule = f"whole numbers from 1 to the pool of {pool}"

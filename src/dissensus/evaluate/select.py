@@ -39,11 +39,12 @@ from dissensus.evaluate.tasks import described, plain, settings_words
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import Shown
 from dissensus.labels.sources import as_annotations
-from dissensus.params import with_settings
+from dissensus.params import NONE, check_rules, integer, with_settings
 from dissensus.progress import ShowProgress, shown
 
 References = Mapping[str, Sequence[Any]]
 
+_RULES = {"repeats": integer(1), "finalists": integer(1) | NONE}
 FMM_SIZES = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 30, 40)
 AMOUNTS = tuple(np.geomspace(0.01, 10.0, 13).round(4).tolist())  # pseudo-labels added to every class
 
@@ -151,8 +152,8 @@ class Selection(Shown):
     def stability(self) -> Stability:
         """Whether another cell would have won, had other labels been hidden."""
         finalists = [cell for cell in self.cells if cell.repeats == self.winner.repeats]
-        scores = np.array([cell.scores for cell in finalists])
-        table = np.where(np.isnan(scores), -np.inf, scores)  # (finalists, repeats)
+        table = np.array([cell.scores for cell in finalists])  # (finalists, repeats)
+        table = np.where(np.isnan(table), -np.inf, table)
         firsts = [str(finalists[place]) for place in table.argmax(axis=0)]
         wins = {str(cell): firsts.count(str(cell)) for cell in finalists if str(cell) in firsts}
         gaps = [(cell, gain(self.winner, cell)) for cell in finalists[1:]]
@@ -310,10 +311,7 @@ def select(
     judge = criterion_of(criterion, dev=None if dev is None else as_annotations(dev), test_size=test_size)
     if not hasattr(estimator, "set_params") or isinstance(estimator, type):
         raise bad_parameter("select", "estimator", "an object with get_params and set_params", estimator)
-    if repeats < 1:
-        raise bad_parameter("select", "repeats", "an int >= 1", repeats)
-    if finalists is not None and finalists < 1:
-        raise bad_parameter("select", "finalists", "an int >= 1 or None", finalists)
+    check_rules("select", _RULES, repeats=repeats, finalists=finalists)
     asked = cells_of(grid)
     usual, bounds = estimator.get_params(), getattr(estimator, "_sizes_are_bounds", False)
     fitting = [cell for cell in asked if bounds or fits({**usual, **cell}, data)] or asked

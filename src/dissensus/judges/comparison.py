@@ -99,21 +99,14 @@ def may_replace(answers: Answers, judge: int, epsilon: float) -> Replacement:
     p_values = t_test_below(means, deviations, n[tested], epsilon)
     winning_rate = float(discovered(p_values).mean()) if len(tested) else math.nan
     won_shares = np.bincount(human, won, minlength=len(n))[tested] / n[tested]
+    advantage = float(won_shares.mean()) if len(tested) else math.nan
+    n_left_out = int(((n > 0) & (n < MIN_ITEMS)).sum())
+    needed = labels_needed(means, deviations, n[tested], epsilon, winning_rate)
     error, freedom = clustered_error(difference, human, item)
     mean = float(difference.mean()) if len(difference) else math.nan
-    return Replacement(
-        judge,
-        winning_rate,
-        float(won_shares.mean()) if len(tested) else math.nan,
-        tested,
-        p_values,
-        int(((n > 0) & (n < MIN_ITEMS)).sum()),
-        mean,
-        error,
-        float(t_test_below(np.array([mean]), np.array([error]), np.array([1]), epsilon, freedom)[0]),
-        freedom,
-        labels_needed(means, deviations, n[tested], epsilon, winning_rate),
-    )
+    p = float(t_test_below(np.array([mean]), np.array([error]), np.array([1]), epsilon, freedom)[0])
+    published = judge, winning_rate, advantage, tested, p_values, n_left_out
+    return Replacement(*published, mean, error, p, freedom, needed)
 
 
 def indicators(

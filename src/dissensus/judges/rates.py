@@ -133,13 +133,14 @@ def rate(
         found, tuning = prediction_powered(Y, f, F, level)
         correction = rogan_gladen(Y, f, F, level) if is_share else correction
     bounds = (0.0, 1.0) if is_share else (-math.inf, math.inf)
-    estimates = [
-        Estimate(*np.clip([one.value, one.low, one.high], *bounds).tolist(), one.refused)
-        for one in (humans, correction, found)
-    ]
+
+    def clipped(one: Estimate) -> Estimate:
+        value, low, high = np.clip([one.value, one.low, one.high], *bounds).tolist()
+        return Estimate(value, low, high, one.refused)
+
     both = np.concatenate([f, F])
     return Rate(
-        judge, group, class_name, n, n + N, *estimates, tuning,
+        judge, group, class_name, n, n + N, clipped(humans), clipped(correction), clipped(found), tuning,
         float(both.mean()) if len(both) else math.nan,
         math.nan if reason else items_to_halve(Y, f, F, tuning),
     )  # fmt: skip

@@ -117,11 +117,10 @@ def annotator_columns(
         ends = np.array([wilson(hits, n)[1:] for hits, n in zip(right, asked, strict=True)])
         columns |= {"gold_n": asked[order], "gold_right": right[order]}
         columns |= {"gold_low": np.round(ends[order, 0], 3), "gold_high": np.round(ends[order, 1], 3)}
-    judged = found.judged
-    if judged is not None:
-        columns["verdict"] = judged.verdict[order]
-        columns["probability"] = np.round(judged.probability[order], 3)
-        columns["evidence"] = judged.evidence[order]
+    if found.judged is not None:
+        columns["verdict"] = found.judged.verdict[order]
+        columns["probability"] = np.round(found.judged.probability[order], 3)
+        columns["evidence"] = found.judged.evidence[order]
     else:
         columns["evidence"] = [sentences.standing_sentence(int(n), standing) or "" for n in order]
     if group is not None:
@@ -138,7 +137,7 @@ def heat_content(
     busiest = np.argsort(-found.annotations.annotator_load, kind="stable")[:MOST_SHOWN]
     if len(busiest) < 2:
         return None
-    agreement = np.nan_to_num(found.standing.agreement if found.standing is not None else np.zeros(N))
+    agreement = np.zeros(N) if found.standing is None else np.nan_to_num(found.standing.agreement)
     first = np.zeros(N) if group is None else np.where(group < 0, N, group)
     busiest = busiest[np.lexsort((-agreement[busiest], first[busiest]))]
     place = np.full(N, -1)
@@ -156,19 +155,17 @@ def pair_tables(votes: Votes, place: NDArray[Any], n: int) -> tuple[Array, Array
     """(n, n) each: Σ_m Σ_c s_amc s_bmc, agreement added up, and the items that two annotators share."""
     from scipy.sparse import csr_array
 
-    entries = votes.answer.tocoo()
-    who, item = place[votes.annotator[entries.row]], votes.item[entries.row]
+    def products(values: Array, pairs: NDArray[Any]) -> Array:
+        at = place[votes.annotator[pairs]], votes.item[pairs]
+        table = csr_array((values, at), shape=(n, votes.sizes[0]))
+        return np.asarray((table @ table.T).toarray())
+
+    entries, shown = votes.answer.tocoo(), place[votes.annotator] >= 0
     agreed = np.zeros((n, n))
     for c in range(votes.sizes[2]):
-        mine = (entries.col == c) & (who >= 0)
-        of_class = csr_array((entries.data[mine], (who[mine], item[mine])), shape=(n, votes.sizes[0]))
-        agreed += (of_class @ of_class.T).toarray()
-    pairs = place[votes.annotator] >= 0
-    seen = csr_array(
-        (np.ones(int(pairs.sum())), (place[votes.annotator][pairs], votes.item[pairs])),
-        shape=(n, votes.sizes[0]),
-    )
-    return agreed, (seen @ seen.T).toarray()
+        mine = (entries.col == c) & shown[entries.row]
+        agreed += products(entries.data[mine], entries.row[mine])
+    return agreed, products(np.ones(int(shown.sum())), np.flatnonzero(shown))
 
 
 def column_content(
@@ -216,12 +213,9 @@ def time_content(found: Findings, times: Any, order: NDArray[np.intp]) -> dict[s
     own = np.bincount(cell)[cell] / np.bincount(annotations.pair)[annotations.pair]
     others, same = votes.table.sum(axis=1)[m] - 1, votes.table[m, p] - own
     alike: Array = np.divide(same, others, out=np.full(len(m), np.nan), where=others > 0.5)
-    pace, change, error = paces(annotations, when), *drifts(annotations, when, alike)
-    people = {
-        "pace": np.round(pace, 1)[order],
-        "drift": np.round(change, 3)[order],
-        "drift_reach": np.round(1.96 * error, 3)[order],
-    }
+    pace, (change, error) = np.round(paces(annotations, when), 1), drifts(annotations, when, alike)
+    people = {"pace": pace[order], "drift": np.round(change, 3)[order]}
+    people["drift_reach"] = np.round(1.96 * error, 3)[order]
     by_time = known[np.argsort(when[known], kind="stable")]
     bins = [
         {
@@ -248,8 +242,7 @@ def paces(annotations: Any, when: Array) -> Array:
 
 def drifts(annotations: Any, when: Array, alike: Array) -> tuple[Array, Array]:
     """(annotators,) each: agreement in the later half of their labels less the earlier, and its error."""
-    change = np.full(annotations.n_annotators, np.nan)
-    error = np.full(annotations.n_annotators, np.nan)
+    change, error = np.full((2, annotations.n_annotators), np.nan)
     usable = np.flatnonzero(np.isfinite(when) & np.isfinite(alike))
     rows = usable[np.lexsort((when[usable], annotations.annotator[usable]))]
     who = annotations.annotator[rows]
@@ -290,8 +283,6 @@ def judge_content(annotations: Annotations, anonymise: bool) -> dict[str, Any] |
         "says": sentences.judges_words(names, rows, found.epsilon),
         "terms": sentences.test_words(found.epsilon, found.answers.values is None),
         "rows": [{name: row[name] for name in JUDGE_COLUMNS} for row in rows],
-        "panel": None
-        if panel is None
-        else {"says": panel.in_words(names), "correlation": panel.correlation.round(3)},
+        "panel": panel and {"says": panel.in_words(names), "correlation": panel.correlation.round(3)},
         "wrong": list(wrong.values())[:WRONG_SHOWN],
     }

@@ -46,11 +46,6 @@ class Grouping:
         K, L, P = self.theta.shape
         return K, L, P
 
-    @property
-    def divides(self) -> bool:
-        """Whether annotators fall into more groups than one."""
-        return self.annotators is not None and self.sizes[1] > 1
-
     def expected(self, rows: slice) -> Array:
         """(items, L, P): what each group would answer about some items."""
         K, L, P = self.theta.shape
@@ -138,15 +133,19 @@ def cluster_content(annotations: Annotations, grouping: Grouping, votes: Votes |
                 "items": inside[order][:TYPICAL].tolist(),
             }
         )
-    groups = supported_groups(annotations, grouping, votes, names) if votes is not None else []
+    groups, contrasts = list[dict[str, Any]](), list[dict[str, Any]]()
+    if votes is not None and grouping.annotators is not None and grouping.sizes[1] > 1:
+        group = grouping.annotators.argmax(axis=1)
+        groups = supported_groups(annotations, grouping, votes, group, names)
+        contrasts = _contrasts(group, groups, votes, names, member) if groups else []
     return {
         "source": grouping.source,
         "borrowed": grouping.borrowed,
         "true_classes": grouping.true_classes,
         "items": items,
         "groups": groups,
-        "n_found": grouping.sizes[1] if grouping.divides else 1,
-        "contrasts": _contrasts(grouping, groups, votes, names, member) if votes is not None else [],
+        "n_found": grouping.sizes[1] if grouping.annotators is not None else 1,
+        "contrasts": contrasts,
     }
 
 
@@ -154,18 +153,13 @@ def cluster_content(annotations: Annotations, grouping: Grouping, votes: Votes |
 
 
 def supported_groups(
-    annotations: Annotations, grouping: Grouping, votes: Votes, names: list[str]
+    annotations: Annotations, grouping: Grouping, votes: Votes, group: Any, names: list[str]
 ) -> list[dict[str, Any]]:
     """Groups whose members agree with one another more than with the others; one alone is no group."""
-    if grouping.annotators is None or not grouping.divides:
-        return []
-    group = grouping.annotators.argmax(axis=1)
     steady = np.flatnonzero(steady_groups(annotations, grouping, votes))
     found = side_rows(annotations, votes, group, steady.tolist(), names) if len(steady) > 1 else []
     kept = [one for one in found if one["words"] is not None]
-    if len(kept) < 2:
-        return []
-    return [one | {"name": group_name(place)} for place, one in enumerate(kept)]
+    return [one | {"name": group_name(place)} for place, one in enumerate(kept)] if len(kept) > 1 else []
 
 
 def steady_groups(annotations: Annotations, grouping: Grouping, votes: Votes) -> Any:
@@ -227,18 +221,15 @@ def side_rows(
 
 
 def _contrasts(
-    grouping: Grouping, groups: list[dict[str, Any]], votes: Votes, names: list[str], member: Any
+    group: Any, groups: list[dict[str, Any]], votes: Votes, names: list[str], member: Any
 ) -> list[dict[str, Any]]:
     """Clusters of items on which two groups differ most in the raw labels, the widest first."""
-    if len(groups) < 2 or grouping.annotators is None:
-        return []
-    group = grouping.annotators.argmax(axis=1)
     codes = [one["code"] for one in groups]
     tables = np.stack([votes.votes(group == code) for code in codes])  # groups, items, classes
     # Where classes part two groups equally, as two always do, the rarer one says more.
     rarity = 1 + 1e-6 * (1 - row_shares(votes.table.sum(axis=0)))
     found: list[dict[str, Any]] = []
-    for k in range(grouping.sizes[0]):
+    for k in range(int(member.max()) + 1):
         inside = np.flatnonzero(member == k)
         a, b, gap = _widest(tables[:, inside], rarity)
         sides = np.flatnonzero(group == codes[a]), np.flatnonzero(group == codes[b])

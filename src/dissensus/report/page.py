@@ -185,9 +185,7 @@ def data_content(found: Description) -> dict[str, Any]:
     # the page has the columns in its own words, not with the settings of a function
     notes = [note for note in found.notes if note != guess_words(found.columns, ())]
     return {
-        "n_items": found.n_items,
-        "n_annotators": found.n_annotators,
-        "n_labels": found.n_labels,
+        **{name: getattr(found, name) for name in ("n_items", "n_annotators", "n_labels")},
         "per_item": list(vars(found.labels_per_item).values()),
         "class_counts": list(found.class_counts.values()),
         "unanimous": found.unanimous,

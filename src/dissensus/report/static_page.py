@@ -147,17 +147,10 @@ def rating_sections(model: NumericRatings, annotations: Annotations, anonymise: 
     middle, reach = model.estimates_[order], 1.96 * model.errors_[order]
     ends = middle, middle - reach, middle + reach
     said = "What the population would rate each item on average, and an interval that has it with 95 %."
-    return [
-        Section("", overview),
-        Section(
-            "Items",
-            [said],
-            interval_chart(items, *ends, "Items and their intervals"),
-            ["item", "estimate", "low", "high", "ratings"],
-            list(zip(items, *(end.tolist() for end in ends), model.n_labels_[order].tolist(), strict=True)),
-        ),
-        _raters(model.annotator_frame(), annotations, anonymise),
-    ]
+    chart = interval_chart(items, *ends, "Items and their intervals")
+    rows = list(zip(items, *(end.tolist() for end in ends), model.n_labels_[order].tolist(), strict=True))
+    worth = Section("Items", [said], chart, ["item", "estimate", "low", "high", "ratings"], rows)
+    return [Section("", overview), worth, _raters(model.annotator_frame(), annotations, anonymise)]
 
 
 def _raters(found: Mapping[str, Any], annotations: Annotations, anonymise: bool) -> Section:
@@ -184,9 +177,8 @@ def _raters(found: Mapping[str, Any], annotations: Annotations, anonymise: bool)
     )
     middle, low, high = (found[key][order] for key in ("bias", "bias_low", "bias_high"))
     chart = interval_chart(names, middle, low, high, "Annotators' bias")
-    return Section(
-        "Annotators", [said], chart, ["annotator", "bias", "scale", "noise", "ratings", "remark"], rows
-    )
+    heads = ["annotator", "bias", "scale", "noise", "ratings", "remark"]
+    return Section("Annotators", [said], chart, heads, rows)
 
 
 # ---- comparisons --------------------------------------------------------------------------------------
