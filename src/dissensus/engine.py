@@ -33,7 +33,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -351,7 +351,7 @@ class Resources:
             engine.show, engine.title = self.progress, type(model).__name__
             yield engine
 
-    def share(self, n_at_once: int) -> Resources:
+    def share(self, n_at_once: int) -> Self:
         """Resources of one task of which this many run at once, silent and without checkpoints."""
         return replace(self, memory=self.memory and self.memory // n_at_once, progress=False)
 

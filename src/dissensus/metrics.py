@@ -118,8 +118,7 @@ def reverse_kl_rows(
 def cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5) -> Array:
     """−Σ_c g_c log p_c of each item, smoothed as in :func:`kl_rows`: KL plus the entropy of gold."""
     g, p = _smoothed(gold, predicted, smoothing)
-    entropies: Array = -xlogy(g, p).sum(axis=1)
-    return entropies
+    return np.asarray(-xlogy(g, p).sum(axis=1))
 
 
 def jensen_shannon_rows(gold: ArrayLike, predicted: ArrayLike, *, base: float | None = None) -> Array:
@@ -144,8 +143,7 @@ def jensen_shannon_distance_rows(
 def manhattan_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
     """Σ_c |g_c − p_c| of each item, from 0 to 2."""
     g, p = _pair(gold, predicted)
-    distance: Array = np.abs(g - p).sum(axis=1)
-    return distance
+    return np.asarray(np.abs(g - p).sum(axis=1))
 
 
 def total_variation_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
@@ -163,8 +161,7 @@ def wasserstein_rows(gold: ArrayLike, predicted: ArrayLike, *, positions: ArrayL
     if gaps.shape != (g.shape[1] - 1,) or not (gaps > 0).all():
         raise bad_parameter("wasserstein", "positions", f"{g.shape[1]} increasing numbers", positions)
     # W_m = Σ_c |G_mc − P_mc| (x_{c+1} − x_c), capitals the cumulative sums
-    distance: Array = np.abs((g - p).cumsum(axis=1)[:, :-1]) @ gaps
-    return distance
+    return np.asarray(np.abs((g - p).cumsum(axis=1)[:, :-1]) @ gaps)
 
 
 def ranked_probability_score_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
@@ -179,8 +176,7 @@ def ranked_probability_score_rows(gold: ArrayLike, predicted: ArrayLike) -> Arra
 def entropy_rows(distributions: ArrayLike) -> Array:
     """Entropy of each row, in nats."""
     p = check_distributions(distributions, "distributions")
-    entropies: Array = -xlogy(p, p).sum(axis=1)
-    return entropies
+    return np.asarray(-xlogy(p, p).sum(axis=1))
 
 
 def entropy_difference_rows(gold: ArrayLike, predicted: ArrayLike, *, signed: bool = False) -> Array:
@@ -232,8 +228,7 @@ def _top_classes(scores: NDArray[Any], n_classes: int, ties: Ties) -> Array:
         tied = scores >= scores.max(axis=1, keepdims=True) * (1 - _TIE_TOLERANCE)
     if ties == "first":
         tied &= tied.cumsum(axis=1) == 1
-    weights: Array = tied.astype(np.float64)
-    return weights if ties == "any" else row_shares(weights)
+    return tied.astype(np.float64) if ties == "any" else row_shares(tied)
 
 
 def _hard_pair(
@@ -259,8 +254,7 @@ def accuracy_rows(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share"
     A prediction that ties is an even draw among its classes; with ``"first"``, the first of them.
     """
     g, p = _hard_pair(gold, predicted, ties)
-    agreement: Array = (g * p).sum(axis=1)
-    return agreement
+    return np.asarray((g * p).sum(axis=1))
 
 
 def onehot_accuracy_rows(
@@ -273,8 +267,7 @@ def onehot_accuracy_rows(
     """
     g, p = _hard_pair(gold, predicted, ties, n_classes)
     # a_onehot = 1 − (1 − a)·2/P
-    agreement: Array = 1 - (1 - (g * p).sum(axis=1)) * 2 / g.shape[1]
-    return agreement
+    return np.asarray(1 - (1 - (g * p).sum(axis=1)) * 2 / g.shape[1])
 
 
 def _f1_by_class(gold: ArrayLike, predicted: ArrayLike, ties: Ties) -> tuple[Array, Array, Array]:
@@ -340,9 +333,7 @@ def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smooth
 def lewidi_cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
     """LeWiDi 2023's cross-entropy: predictions clipped to [1e-12, 1 − 1e-12], then 1e-9 added in the log."""
     g, p = _pair(gold, predicted)
-    log_p: Array = np.log(np.clip(p, 1e-12, 1 - 1e-12) + 1e-9)
-    entropies: Array = -(g * log_p).sum(axis=1)
-    return entropies
+    return np.asarray(-(g * np.log(np.clip(p, 1e-12, 1 - 1e-12) + 1e-9)).sum(axis=1))
 
 
 def lewidi_f1(

@@ -58,12 +58,11 @@ def run_metrics(known: Mapping[str, Any]) -> dict[str, float]:
     data = known.get("data") or {}
     found |= {f"data.{name}": value for name, value in data.items()}
     found |= {name: known.get(name) for name in ("seconds", "objective")}
-    numbers = {
-        name: value
+    return {
+        name.replace("×", "x").replace(" ", "_"): float(value)
         for name, value in found.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    return {name.replace("×", "x").replace(" ", "_"): float(value) for name, value in numbers.items()}
 
 
 # ---- assessments --------------------------------------------------------------------------------------
@@ -94,12 +93,9 @@ def read_traces(traces: Any, name: str | None = None) -> Annotations:
         )
     chosen = [one for one in found if name in (None, one["name"])]
     kinds = {one["annotator"]: one["kind"] for one in chosen}
-    return Annotations.from_arrays(
-        [one["item"] for one in chosen],
-        [one["annotator"] for one in chosen],
-        [one["label"] for one in chosen],
-        annotators={"annotator": list(kinds), "kind": list(kinds.values())},
-    )
+    columns = ([one[name] for one in chosen] for name in ("item", "annotator", "label"))
+    people = {"annotator": list(kinds), "kind": list(kinds.values())}
+    return Annotations.from_arrays(*columns, annotators=people)
 
 
 def _assessments(traces: Any) -> Iterator[dict[str, str]]:
@@ -113,11 +109,9 @@ def _assessments(traces: Any) -> Iterator[dict[str, str]]:
                 continue
             source = one.get("source") or {}
             kind = KINDS.get(str(source.get("source_type")), "human")
-            who = str(source.get("source_id") or kind)
-            yield {
-                "item": str(trace),
-                "annotator": who,
-                "kind": kind,
-                "name": str(one.get("assessment_name") or one.get("name")),
-                "label": str(value).lower() if isinstance(value, bool) else str(value),
-            }
+            who, name = (
+                str(source.get("source_id") or kind),
+                str(one.get("assessment_name") or one.get("name")),
+            )
+            label = str(value).lower() if isinstance(value, bool) else str(value)
+            yield {"item": str(trace), "annotator": who, "kind": kind, "name": name, "label": label}

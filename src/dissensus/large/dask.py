@@ -129,14 +129,14 @@ def _remote(address: str, tls: Sequence[Path]) -> Iterator[Any]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence Dask's log: steps of a worker that dies run again, and what cannot is an error."""
-    loggers = [logging.getLogger(n) for n in logging.root.manager.loggerDict if n.startswith("distributed")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in levels:
         logger.setLevel(QUIET)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, level in levels.items():
             logger.setLevel(level)
 
 
@@ -169,8 +169,7 @@ def _address(client: Any) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return (text or type(error).__name__)[:200]
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]
 
 
 def result_of(client: Any, future: Any) -> Any:
@@ -228,9 +227,8 @@ class DaskBlocks(Blocks):
 
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
         super().__init__(engine, cut_blocks(labels), layout)
-        item, annotator, label = map(engine.files.holding, labels.columns)
-        sizes = {"n_annotators": labels.n_annotators, "n_classes": labels.n_classes}
-        filed = SimpleNamespace(item=item, annotator=annotator, label=label, **sizes)
+        filed = SimpleNamespace(n_annotators=labels.n_annotators, n_classes=labels.n_classes)
+        filed.item, filed.annotator, filed.label = map(engine.files.holding, labels.columns)
         self.blocks = [replace(block, labels=filed) for block in self.blocks]
         self._checksums = [_checksum(block) for block in self.blocks]
         self._workers: Mapping[str, int] = {}
@@ -271,10 +269,9 @@ class DaskBlocks(Blocks):
         for number in range(n_parts):
             part = slice(n * number // n_parts, n * (number + 1) // n_parts)
             to_lay_out = self.lay_out, self.blocks[part], self._checksums[part]
-            content, _ = self.engine.files.pickled(to_lay_out, SMALL_BYTES)
-            layouts: Any = content
+            layouts: Any = self.engine.files.pickled(to_lay_out, SMALL_BYTES)[0]
             if self._keeps_layouts:
-                layouts = self.engine.client.submit(_laid_out, content, pure=False)
+                layouts = self.engine.client.submit(_laid_out, layouts, pure=False)
             self._parts.append((part, layouts))
         self._workers = workers
 

@@ -7,6 +7,7 @@ Sums are added in the same order, so that none of this changes a bit of the resu
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Callable
@@ -27,24 +28,20 @@ class Budget:
 
     def __init__(self, n_bytes: int | None) -> None:
         self.unlimited = n_bytes is None
-        self._left = n_bytes
+        self._left = math.inf if n_bytes is None else n_bytes
         self._changing = threading.Lock()
 
     def take(self, n_bytes: int) -> bool:
         """Take so many bytes, if they are there."""
         with self._changing:
-            if self._left is None:
-                return True
-            if n_bytes > self._left:
-                return False
-            self._left -= n_bytes
-            return True
+            fits = n_bytes <= self._left
+            self._left -= n_bytes if fits else 0
+            return fits
 
     def give_back(self, n_bytes: int) -> None:
         """Free bytes that were taken."""
         with self._changing:
-            if self._left is not None:
-                self._left += n_bytes
+            self._left += n_bytes
 
 
 @dataclass(eq=False, kw_only=True)

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,16 +33,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.large.checkpoints import Checkpoints
 from dissensus.large.engine import Budget, LargeEngine
 from dissensus.large.scratch import alone_in, scratch_below
-from dissensus.params import (
-    PROCESS_BYTES,
-    Rule,
-    check_rules,
-    choice,
-    integer,
-    n_bytes,
-    n_cores,
-    size_words,
-)
+from dissensus.params import PROCESS_BYTES, Rule, check_rules, choice, integer, n_bytes, n_cores, size_words
 from dissensus.progress import PROGRESS, ShowProgress
 
 PRECISIONS = {"double": np.float64, "single": np.float32}
@@ -66,22 +57,23 @@ class Resources(plain.Resources):
         with ExitStack() as stack:
             scratch = _once(lambda: stack.enter_context(scratch_below(self.scratch or self.checkpoint)))
             checkpoints = None
-            if self.checkpoint is not None:
-                own = _once(lambda: self._own(_fit_name(model, labels, given, self.precision), stack))
-                checkpoints = Checkpoints(own, self.checkpoint_every)
+            if (place := self.checkpoint) is not None:
+
+                def own() -> Path:
+                    """Lock the folder of this fit, until it is over."""
+                    folder = stack.enter_context(
+                        alone_in(place / _fit_name(model, labels, given, self.precision))
+                    )
+                    self.used.add(folder)
+                    return folder
+
+                checkpoints = Checkpoints(_once(own), self.checkpoint_every)
             kind: Any = LargeEngine
             if self.client is not None:
                 from dissensus.large.dask import DaskEngine as kind  # noqa: N813
             threads = stack.enter_context(plain.threads(n_threads))
-            engine = kind(
-                threads.n_threads,
-                threads.pool,
-                labels.n_labels,
-                budget=Budget(room),
-                scratch=scratch,
-                checkpoints=checkpoints,
-                dtype=PRECISIONS[self.precision],
-            )
+            sizes = threads.n_threads, threads.pool, labels.n_labels, PRECISIONS[self.precision]
+            engine = kind(*sizes, budget=Budget(room), scratch=scratch, checkpoints=checkpoints)
             if self.client is not None:
                 engine.client, engine.ending = self.client, stack
             engine.show, engine.title, engine.displays = self.progress, type(model).__name__, stack
@@ -115,17 +107,10 @@ class Resources(plain.Resources):
         n_threads = min(n_threads, 1 + room // (2 * per_thread))
         return room - (n_threads - 1) * per_thread, n_threads
 
-    def share(self, n_at_once: int) -> Resources:
+    def share(self, n_at_once: int) -> Self:
         """Resources of one task of which this many run at once: in this process, without checkpoints."""
-        return replace(
-            self,
-            client=None,
-            n_cluster_threads=0,
-            checkpoint=None,
-            progress=False,
-            at_once=self.at_once * n_at_once,
-            memory=self.memory and self.memory // n_at_once,
-        )
+        alone = replace(super().share(n_at_once), client=None, n_cluster_threads=0, checkpoint=None)
+        return replace(alone, at_once=self.at_once * n_at_once)
 
     def tasks(self, shared: Any) -> Any:
         """What runs the tasks of a search on the cluster; None without a cluster."""
@@ -141,14 +126,6 @@ class Resources(plain.Resources):
             with suppress(DataError), alone_in(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         self.used.clear()
-
-    def _own(self, name: str, stack: ExitStack) -> Path:
-        """Lock the folder of this fit, until it is over."""
-        assert self.checkpoint is not None
-        folder = self.checkpoint / name
-        stack.enter_context(alone_in(folder))
-        self.used.add(folder)
-        return folder
 
 
 def _once(make: Callable[[], Path]) -> Callable[[], Path]:
@@ -166,12 +143,11 @@ def _fit_name(model: Any, labels: Any, given: Mapping[str, Any], precision: str)
     """A name that is the same for the same model, settings, labels, precision and what ``fit`` was given."""
     name, origin = type(model).__name__, getattr(labels, "origin", None)
     annotators = labels.annotator_table  # which the seal of a store says nothing of
+    settings = {key: repr(value) for key, value in model.get_params(deep=False).items() if key != "n_jobs"}
     content = {
         "version": __version__,
         "model": name,
-        "settings": {
-            key: repr(value) for key, value in model.get_params(deep=False).items() if key != "n_jobs"
-        },
+        "settings": settings,
         "labels": labels.fingerprint() if origin is None else origin.seal,  # of a store, without reading it
         "annotators": None if annotators is None else _digest(annotators.to_pylist()),
         "label_type": labels.label_type,
@@ -259,17 +235,8 @@ def resources(
     progress
         True or False, a function told (what, share of the iterations done), or None: a bar on a terminal.
     """
-    check_rules(
-        "resources",
-        _RULES,
-        n_workers=n_workers,
-        tls=tls,
-        scratch=scratch,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        precision=precision,
-        progress=progress,
-    )
+    given = locals()
+    check_rules("resources", _RULES, **{name: given[name] for name in _RULES})
     allowed = None if memory is None else n_bytes(memory, "resources")
     if allowed is not None and allowed < 10**6 and not str(memory).strip()[-1].isalpha():  # 5 means 5 GB
         raise bad_parameter("resources", "memory", "a size such as '2GB', or 1,000,000 bytes or more", memory)
@@ -283,15 +250,7 @@ def resources(
             files = [Path(file) for file in tls or ()]
             client = stack.enter_context(connected(cluster, n_workers=n_workers, tls=files))
             n_threads = sum(running_workers(client).values())
-        found = Resources(
-            memory=allowed,
-            progress=progress,
-            n_cluster_threads=n_threads,
-            client=client,
-            scratch=None if scratch is None else Path(scratch).absolute(),
-            checkpoint=None if checkpoint is None else Path(checkpoint).absolute(),
-            checkpoint_every=checkpoint_every,
-            precision=precision,
-        )
-        stack.enter_context(using(found))
-        yield found
+        own, kept = (None if place is None else Path(place).absolute() for place in (scratch, checkpoint))
+        found = Resources(allowed, progress, precision, n_threads, client, own, kept, checkpoint_every)
+        with using(found):
+            yield found

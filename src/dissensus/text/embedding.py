@@ -16,6 +16,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from dissensus.engine import raise_if_cancelled
 from dissensus.errors import DataError, ParameterError, install_command, require
+from dissensus.numerics import batches
 from dissensus.progress import ShowProgress, counted
 
 Vectors = NDArray[np.float32]
@@ -90,9 +92,8 @@ def embed(
     missing = sorted(set(known) - vectors.keys(), key=lambda text: (len(text), text))
     with counted(f"embedding {len(missing):,} texts", len(missing), progress, TEXTS_PER_SECOND) as advance:
         encoder: Any = load_encoder(model, device) if missing else None
-        for start in range(0, len(missing), FILED_TOGETHER):
+        for batch in (missing[part] for part in batches(len(missing), FILED_TOGETHER)):
             raise_if_cancelled()
-            batch = missing[start : start + FILED_TOGETHER]
             rows = np.asarray(encoder.encode(batch, batch_size=BATCH, show_progress_bar=False), np.float32)
             if cache:
                 store.write(batch, rows)
@@ -120,12 +121,11 @@ def load_encoder(model: str | Path | None, device: str | None = None) -> Any:
     """A sentence-transformers model: the offline default, a folder, or a name of the hub."""
     sentence_transformers = require("sentence_transformers", "text")
     place = str(offline_model_path() if model is None else model)
+    read = partial(sentence_transformers.SentenceTransformer, place, device=device, **SAFELY)
     if Path(place).is_dir():
         try:
             with _quiet():
-                return sentence_transformers.SentenceTransformer(
-                    place, device=device, local_files_only=True, **SAFELY
-                )
+                return read(local_files_only=True)
         except (OSError, ValueError, KeyError) as error:
             raise ParameterError(
                 f"{place}: not a sentence-transformers model ({_first_line(error)}); "
@@ -133,12 +133,10 @@ def load_encoder(model: str | Path | None, device: str | None = None) -> Any:
             ) from None
     # from the hub's local cache, or downloaded if the hub answers
     try:
-        return sentence_transformers.SentenceTransformer(
-            place, device=device, local_files_only=True, **SAFELY
-        )
+        return read(local_files_only=True)
     except (OSError, ValueError):
         _check_reachable(place)
-    return sentence_transformers.SentenceTransformer(place, device=device, **SAFELY)
+    return read()
 
 
 def _check_reachable(name: str) -> None:
@@ -189,11 +187,9 @@ def _content_hash(folder: Path) -> str:
 
 def default_folder() -> Path:
     """``$DISSENSUS_CACHE``, or the user's cache folder."""
-    named = os.environ.get("DISSENSUS_CACHE")
-    if named:
+    if named := os.environ.get("DISSENSUS_CACHE"):
         return Path(named)
-    system = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
-    return (Path(system) if system else Path.home() / ".cache") / "dissensus"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dissensus"
 
 
 def text_key(text: str) -> bytes:
@@ -218,26 +214,20 @@ class EmbeddingCache:
         if not self.path.exists():
             return {}
         text_of = {text_key(text): text for text in texts}
-        keys = list(text_of)
-        found: dict[str, Vectors] = {}
+        keys, found = list(text_of), dict[str, Vectors]()
         with self._connection() as connection:
-            for start in range(0, len(keys), QUERY_SIZE):
-                some = keys[start : start + QUERY_SIZE]
+            for some in (keys[part] for part in batches(len(keys), QUERY_SIZE)):
                 marks = ",".join("?" * len(some))
                 query = f"SELECT text, vector, digest FROM checked WHERE text IN ({marks})"
-                found |= {
-                    text_of[key]: np.frombuffer(content, np.float32)
-                    for key, content, digest in connection.execute(query, some)
-                    if digest == _row_digest(key, content)
-                }
+                for key, content, digest in connection.execute(query, some):
+                    if digest == _row_digest(key, content):
+                        found[text_of[key]] = np.frombuffer(content, np.float32)
         return found
 
     def write(self, texts: Iterable[str], vectors: Vectors) -> None:
         """Add vectors in one transaction, or put them in the place of damaged ones."""
-        both = [
-            (text_key(text), vector.astype(np.float32).tobytes())
-            for text, vector in zip(texts, vectors, strict=True)
-        ]
+        contents = (vector.astype(np.float32).tobytes() for vector in vectors)
+        both = zip(map(text_key, texts), contents, strict=True)
         rows = [(key, content, _row_digest(key, content)) for key, content in both]
         with self._connection() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO checked VALUES (?, ?, ?)", rows)

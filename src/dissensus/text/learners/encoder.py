@@ -95,24 +95,21 @@ class SentenceEncoder(torch.nn.Module):
 def taken_apart(encoder: Any) -> tuple[Header, Arrays]:
     """An encoder as settings and arrays; one that has more to it is refused."""
     own = encoder if isinstance(encoder, SentenceEncoder) else _own(encoder)
+    config, tokenizer = own.transformer.config, own.tokenizer
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items() if name in SPECIAL}
+    inputs = [name for name in tokenizer.model_input_names if name in INPUTS]
     settings = {
-        "family": own.transformer.config.model_type,
-        "network": _network_settings(own.transformer.config),
-        "tokens": {
-            "special": {
-                name: str(text) for name, text in own.tokenizer.special_tokens_map.items() if name in SPECIAL
-            },
-            "inputs": [name for name in own.tokenizer.model_input_names if name in INPUTS],
-            "padding_side": own.tokenizer.padding_side,
-        },
+        "family": config.model_type,
+        "network": _network_settings(config),
+        "tokens": {"special": special, "inputs": inputs, "padding_side": tokenizer.padding_side},
         "pooling": own.pooling,
         "normalised": own.normalised,
     }
-    weights = {
-        WEIGHT + name: to_numpy(tensor.float()) for name, tensor in own.transformer.state_dict().items()
+    tensors = own.transformer.state_dict().items()
+    weights = {WEIGHT + name: to_numpy(tensor.float()) for name, tensor in tensors}
+    return settings, weights | {
+        TOKENS: np.frombuffer(tokenizer.backend_tokenizer.to_str().encode(), np.uint8)
     }
-    words = own.tokenizer.backend_tokenizer.to_str().encode()
-    return settings, weights | {TOKENS: np.frombuffer(words, np.uint8)}
 
 
 def _own(encoder: Any) -> SentenceEncoder:
@@ -187,10 +184,10 @@ def _network(family: str, settings: Header, arrays: Arrays) -> Any:
     configuration, kind = (getattr(transformers, name) for name in FAMILIES[family])
     weights = {name.removeprefix(WEIGHT): array for name, array in arrays.items() if name.startswith(WEIGHT)}
     with torch.device("meta"):  # sizes alone, before there is memory for them
-        expected = {
-            name: tuple(part.shape) for name, part in kind(configuration(**settings)).state_dict().items()
-        }
-    if expected != {name: array.shape for name, array in weights.items()}:
+        expected = kind(configuration(**settings)).state_dict()
+    if {name: tuple(part.shape) for name, part in expected.items()} != {
+        n: a.shape for n, a in weights.items()
+    }:
         raise ModelFileError("its weights are not those of an encoder of these sizes")
     network = kind(configuration(**settings))
     network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
