@@ -17,19 +17,19 @@ import pytest
 
 import export_samples as samples
 from dissensus.errors import DataError, ParameterError
-from dissensus.importers import FORMATS, Imported, load_export, recognise
+from dissensus.importers import FORMATS, Gatherer, load_export, recognise
 from dissensus.importers.read import read_annotations
 from dissensus.tables.json_lines import JsonStream
 from dissensus.tables.write import write_table
 from export_samples import SAMPLES, Sample
 
 
-def triples(imported: Imported) -> list[tuple[str, str, str]]:
+def triples(imported: Gatherer) -> list[tuple[str, str, str]]:
     columns = [imported.labels[name].to_pylist() for name in ("item", "annotator", "label")]
     return list(zip(*columns, strict=True))
 
 
-def texts(imported: Imported) -> dict[str, str | None]:
+def texts(imported: Gatherer) -> dict[str, str | None]:
     if imported.items is None:
         return {}
     items = imported.items["item"].to_pylist()
@@ -203,7 +203,7 @@ def test_several_questions_are_named_and_one_is_picked(tmp_path: Path) -> None:
         load_export(file)
     imported = load_export(file, question="topic")
     assert triples(imported) == [("8", "15", "sport")]
-    assert imported.questions == ("mood", "topic")
+    assert list(imported.questions) == ["mood", "topic"]
 
 
 def test_a_mistyped_question_suggests_the_near_one(tmp_path: Path) -> None:
@@ -588,7 +588,7 @@ def test_every_label_column_of_a_dataset_is_a_question(tmp_path: Path) -> None:
     ):
         load_export(path)
     chosen = load_export(path, question="Rating")
-    assert (triples(chosen), chosen.questions) == ([("a", "x", "4")], ("Rating", "label"))
+    assert (triples(chosen), list(chosen.questions)) == ([("a", "x", "4")], ["Rating", "label"])
     assert texts(chosen) == {}  # the other question's answer is no text
     assert texts(load_export(path, question="Rating", text_column="label")) == {"a": "y"}
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dissensus.errors import DissensusError
-from dissensus.importers import FORMATS, Imported, load_export, recognise
+from dissensus.importers import FORMATS, Gatherer, load_export, recognise
 from export_samples import SAMPLES, Sample
 from sizes import usually
 
@@ -137,7 +137,7 @@ def mangle(file: Path, rng: random.Random) -> None:
 # ---- the promise --------------------------------------------------------------------------------------
 
 
-def check_good(imported: Imported) -> None:
+def check_good(imported: Gatherer) -> None:
     table = imported.labels
     assert table.column_names == ["item", "annotator", "label"]
     assert table.num_rows > 0

@@ -9,28 +9,27 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from dissensus.errors import DataError, bad_choice, setting
 from dissensus.importers import argilla, doccano, flat, huggingface, json_records, label_studio
-from dissensus.importers.gather import Gatherer, Imported, Options
+from dissensus.importers.gather import Gatherer
 from dissensus.tables.delimited import header_of
 from dissensus.tables.json_lines import JsonStream, records
-from dissensus.tables.source import Source, first_bytes
+from dissensus.tables.source import first_bytes
 
-__all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
+__all__ = ["FORMATS", "Format", "Gatherer", "load_export", "recognise"]
 
 
 _LOOK = 20_000  # bytes of a log that tell what it is
 Fields = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """A format that can be imported: its name for ``format``, what people call it, and the importer.
 
     It is known by the fields of the first JSON record of a file (``record``) or by the columns of a table
@@ -45,14 +44,15 @@ class Format:
     table: str | Callable[[Fields], bool] = ""
 
 
-def _is_of(fields: Fields, test: str | Callable[[Fields], bool]) -> bool:
-    """Whether a record's or table's fields are those of a format."""
-    if not isinstance(test, str):
-        return test(fields)
-    patterns = [word.split("|") for word in test.split()]
-    return bool(patterns) and all(
-        any(fnmatchcase(name, pattern) for name in fields for pattern in either) for either in patterns
-    )
+def _format_of(fields: Fields, known_by: Literal["record", "table"]) -> str | None:
+    """The first format to which a record's fields or a table's columns belong."""
+    for format in _FORMATS:
+        test = getattr(format, known_by)
+        patterns = [] if callable(test) else [word.split("|") for word in test.split()]
+        listed = [any(fnmatchcase(name, one) for name in fields for one in either) for either in patterns]
+        if test(fields) if callable(test) else listed and all(listed):
+            return format.name
+    return None
 
 
 # The order matters where one record could pass for two: the more particular test comes first.
@@ -103,44 +103,33 @@ _FORMATS = (
 FORMATS: Mapping[str, Format] = MappingProxyType({format.name: format for format in _FORMATS})
 
 
-def load_export(
-    path: str | Path,
-    *,
-    format: str | None = None,
-    question: str | None = None,
-    keep_rejected: bool = False,
-    item_column: str | None = None,
-    annotator_column: str | None = None,
-    text_column: str | None = None,
-) -> Imported:
+def load_export(path: str | Path, *, format: str | None = None, **settings: Any) -> Gatherer:
     """Read the labels of one question from a tool's export.
 
-    ``format`` is one of :data:`FORMATS`, recognised from the content if not given. ``question`` names the
-    question where there are several.
-    ``keep_rejected`` keeps rejected assignments. ``item_column`` and ``text_column`` name the fields that
-    identify an item and hold its text, where the tool's usual ones are not wanted; ``annotator_column`` does
-    so for the annotators of a dataset on disk, the one format whose columns have no fixed names.
+    ``format`` is one of :data:`FORMATS`, recognised from the content if not given. The ``settings`` are those
+    of :class:`~dissensus.importers.gather.Gatherer`: ``question`` names the question where there are several,
+    ``keep_rejected`` keeps rejected assignments, ``item_column`` and ``text_column`` name the fields that
+    identify an item and hold its text, where the tool's usual ones are not wanted, and ``annotator_column``
+    the annotators of a dataset on disk, the one format whose columns have no fixed names.
     """
     path = Path(path)
-    if format is None and not path.exists():
+    if format is not None and format not in FORMATS:
+        raise bad_choice("load_export", "format", FORMATS, format)
+    if not path.exists():
         raise DataError(f"{path}: no such file; check the name")
-    name = format if format is not None else recognise(path)
+    name = format or recognise(path)
     if name is None:
         raise DataError(
             f"{path}: is no export that is known; name it with {setting('format')} ({', '.join(FORMATS)})"
         )
-    if name not in FORMATS:
-        raise bad_choice("load_export", "format", FORMATS, name)
-    if not path.exists():
-        raise DataError(f"{path}: no such file; check the name")
-    if annotator_column is not None and name != "huggingface":
+    if settings.get("annotator_column") is not None and name != "huggingface":
         raise DataError(
             f"{path}: {name} files say themselves who annotated; leave {setting('annotator')} out"
         )
-    options = Options(question, keep_rejected, item_column, annotator_column, text_column)
-    gather = Gatherer(path, name, options)
+    gather = Gatherer(path, name, **settings)
     FORMATS[name].read(path, gather)
-    return gather.finish()
+    gather.settle(finished=True)
+    return gather
 
 
 # ---- which tool wrote a file, judged from a look at its beginning -------------------------------------
@@ -174,7 +163,11 @@ def recognise(path: str | Path) -> str | None:
             return "doccano" if doccano.is_record(next(members, {})) else None
         source = first_bytes(path)
         if source.start[:1] in (b"{", b"["):
-            key, value = _first_member(source)
+            with source.text("ignore") as text:
+                stream, key, value = JsonStream(text, source.name), "", None
+                with suppress(DataError):  # the first key and value of the object that the file opens with
+                    key = next(stream.members(), "")
+                    value = stream.value()
             if json_records.is_lewidi(value):
                 return "lewidi"
             split = {flat.SPLIT.item, flat.SPLIT.annotator, "label"}
@@ -188,22 +181,7 @@ def recognise(path: str | Path) -> str | None:
                 if stream.peek() == "[":
                     stream.take("[")
                 first = stream.value()
-            record = first if isinstance(first, dict) else {}
-            return next((format.name for format in _FORMATS if _is_of(record, format.record)), None)
-        columns = dict.fromkeys(header_of(source))
-        return next((format.name for format in _FORMATS if _is_of(columns, format.table)), None)
+            return _format_of(first if isinstance(first, dict) else {}, "record")
+        return _format_of(dict.fromkeys(header_of(source)), "table")
     except (DataError, OSError, EOFError, ValueError, RecursionError, KeyError, zlib.error):
         return None
-
-
-def _first_member(source: Source) -> tuple[str, Any]:
-    """The first key and value of the object that a file opens with."""
-    with source.text("ignore") as text:
-        stream = JsonStream(text, source.name)
-        if stream.peek() == "{":
-            for key in stream.members():
-                try:
-                    return key, stream.value()
-                except DataError:
-                    break
-    return "", None

@@ -60,7 +60,7 @@ def read_record(place: str, record: Mapping[str, Any], gather: Gatherer) -> None
         }
         inputs = fields.get("inputs")
         fields = inputs if isinstance(inputs, dict) and not fields.get("text") else fields
-    key = gather.options.item_column
+    key = gather.item_column
     name = next((name for name in ("id", "external_id") if as_id(record.get(name)) is not None), "")
     flat = any(name.endswith(_FLAT + ".users") for name in record)
     who = _AGENT if _AGENT in record else "users" if flat else "user_id"

@@ -53,7 +53,7 @@ def read(path: Path, gather: Gatherer) -> None:
         for place, record in records(source):
             where = f"({PurePosixPath(source.name).name} {place})"
             text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
-            key = gather.options.item_column or "id"
+            key = gather.item_column or "id"
             gather.takes(item=key, annotator="name of the file")
             item = gather.item(where, record.get(key), gather.text_of(text))
             labels = record.get("label")

@@ -80,7 +80,7 @@ class Flat:
             if gather.lacks_text(item):
                 known = {name.removeprefix(self.inputs): record[name] for name in texts if name in record}
                 gather.describe(item, gather.text_of(known, self.inputs))
-            reason = self.left_out(record, gather.options.keep_rejected)
+            reason = self.left_out(record, gather.keep_rejected)
             if reason is not None:
                 gather.leave_out(reason)
                 continue
@@ -92,7 +92,7 @@ class Flat:
         """The field that identifies items: the one named (with or without its prefix), or the tool's own."""
         inputs = [name for name in fields if self.inputs and name.startswith(self.inputs)]
         usual = inputs[0] if len(inputs) == 1 and self.item not in fields else self.item
-        wanted = gather.options.item_column or usual
+        wanted = gather.item_column or usual
         for name in (wanted, self.inputs + wanted):
             if name in fields:
                 return name

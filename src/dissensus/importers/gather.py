@@ -16,6 +16,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -172,48 +173,26 @@ def _is_tick_list(value: Mapping[str, Any]) -> bool:
 # ---- gathering ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user asked of an importer."""
+@dataclass
+class Gatherer:
+    """Collects labels and items while an export is read.
 
+    The settings are those of :func:`dissensus.importers.load_export`. ``left_out`` counts, by reason in plain
+    words, what the export holds and the labels do not.
+    """
+
+    path: Path
+    format: str
     question: str | None = None
     keep_rejected: bool = False
     item_column: str | None = None
     annotator_column: str | None = None
     text_column: str | None = None
 
-
-@dataclass(frozen=True)
-class Imported:
-    """The labels of one question of an export.
-
-    ``labels`` has the string columns item, annotator, label; ``items`` (None where the export says nothing of
-    the items but their ids) has item, text and further columns. ``left_out`` counts, by reason in plain
-    words, what the export holds and the labels do not.
-    """
-
-    labels: pa.Table
-    items: pa.Table | None
-    left_out: dict[str, int]
-    questions: tuple[str, ...]
-    format: str
-    question: str
-    columns: dict[str, str]  # by role: the column or key of the export that was taken
-
-    @property
-    def left_out_notes(self) -> list[str]:
-        """What was left out, in words."""
-        return [f"{counted} left out" for counted in _counted(self.left_out)]
-
-
-class Gatherer:
-    """Collects labels and items while an export is read."""
-
-    def __init__(self, path: Path, format: str, options: Options) -> None:
-        self.path, self.format, self.options = path, format, options
+    def __post_init__(self) -> None:
+        self.asked = self.question
         self.left_out: Counter[str] = Counter()
-        self.question: str | None = options.question
-        self._questions: dict[str, None] = {}
+        self.questions: dict[str, None] = {}
         self._vocabularies: tuple[dict[str, int], ...] = ({}, {}, {})
         self._codes = (array("i"), array("i"), array("i"))
         self._texts: list[str | None] = []
@@ -304,9 +283,8 @@ class Gatherer:
 
     def wants(self, question: str) -> bool:
         """Whether this question is the one to read; the first seen, unless the user named one."""
-        self._questions[question] = None
-        if self.question is None:
-            self.question = question
+        self.questions[question] = None
+        self.question = question if self.question is None else self.question
         return question == self.question
 
     def choose(self, names: Iterable[str], likely: Sequence[str]) -> str:
@@ -319,59 +297,62 @@ class Gatherer:
                 f"{self.path}: cannot tell which column holds the answers; name it with "
                 f"{setting('question')} ({listed(names)})"
             )
-        self._questions = dict.fromkeys([*likely, *([self.question] if self.question else [])])
-        self._settle()
+        self.questions = dict.fromkeys([*likely, *([self.question] if self.question else [])])
+        self.settle()
         return str(self.question)
 
     def text_of(self, fields: Mapping[str, Any], prefix: str = "") -> str | None:
         """The text of an item: the column named, else one with a usual name, else the first that is text."""
-        wanted = self.options.text_column
-        if wanted is not None:
-            wanted = wanted.removeprefix(prefix)
-            if wanted not in fields:
-                raise self._unknown("text column", wanted, list(fields))
-            self.takes(text=wanted)
-            return as_text(fields[wanted])
-        usual = next((name for name in TEXT_NAMES if fields.get(name)), None)
-        if usual is not None:
-            self.takes(text=usual)
-            return as_text(fields[usual])
-        for name, value in fields.items():
-            if isinstance(value, str) and value:
-                self.takes(text=name)
-                return value
-        return None
+        name = self.text_column and self.text_column.removeprefix(prefix)
+        if name is not None and name not in fields:
+            raise self._unknown("text column", name, list(fields))
+        if name is None:
+            usual = (name for name in TEXT_NAMES if fields.get(name))
+            texts = (name for name, value in fields.items() if isinstance(value, str) and value)
+            name = next(chain(usual, texts), None)
+        if name is None:
+            return None
+        self.takes(text=name)
+        return as_text(fields[name])
 
-    def finish(self) -> Imported:
-        """The gathered labels, once it is certain that they answer one question."""
-        self._settle()
-        asked = self.options.question
-        marked = self._regions if asked is None else {asked: self._regions.get(asked)}
-        region = next((kind for kind in marked.values() if kind), None)
-        if region is not None and not self._codes[0]:
-            raise DataError(
-                f"{self.path}: {listed(marked)} marks {region}, parts of an item; only questions with class "
-                "labels for whole items can be read"
-            )
-        if not self._codes[0]:
-            why = f" ({listed(_counted(self.left_out))} left out)" if self.left_out else ""
-            raise DataError(f"{self.path}: no label is left{why}; check the export")
-        roles, labels = ("item", "annotator", "label", "text"), {}
-        for name, vocabulary, coded in zip(roles, self._vocabularies, self._codes, strict=False):
+    @property
+    def columns(self) -> dict[str, str]:
+        """Which column or key of the export was taken, by role."""
+        columns = self._columns | {"label": self.question or "label"}
+        return {role: columns[role] for role in ("item", "annotator", "label", "text") if role in columns}
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, in words: "2 empty answers left out", "1 empty answer left out"."""
+        return [
+            f"{number:,} {reason} left out"
+            if number != 1
+            else f"1 {_PLURAL.sub('', reason, count=1)} left out"
+            for reason, number in self.left_out.items()
+        ]
+
+    @property
+    def labels(self) -> pa.Table:
+        """The gathered labels: string columns item, annotator and label."""
+        labels = {}
+        roles = ("item", "annotator", "label")
+        for role, vocabulary, coded in zip(roles, self._vocabularies, self._codes, strict=True):
             # in pieces, since one Arrow string array holds at most 2 GB
             distinct, codes = pa.array(list(vocabulary), pa.string()), np.frombuffer(coded, dtype=np.int32)
             pieces = [distinct.take(pa.array(codes[at : at + _PIECE])) for at in range(0, len(codes), _PIECE)]
-            labels[name] = pa.chunked_array(pieces)
-        columns = self._columns | {"label": self.question or "label"}
-        return Imported(
-            labels=pa.table(labels),
-            items=self._items(),
-            left_out=dict(self.left_out),
-            questions=tuple(self._questions),
-            format=self.format,
-            question=self.question or "label",
-            columns={role: columns[role] for role in roles if role in columns},
-        )
+            labels[role] = pa.chunked_array(pieces)
+        return pa.table(labels)
+
+    @property
+    def items(self) -> pa.Table | None:
+        """Item, text and further columns; None where the export says nothing of the items but their ids."""
+        n_labelled = len(np.unique(np.frombuffer(self._codes[0], dtype=np.int32)))
+        if not self._side and not any(self._texts) and n_labelled == len(self._texts):
+            return None
+        columns = {"item": list(self._vocabularies[0])} | ({"text": self._texts} if any(self._texts) else {})
+        for key, values in self._side.items():
+            columns[key] = values + [None] * (len(self._texts) - len(values))
+        return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
 
     def _code(self, column: int, value: str, place: str) -> int:
         vocabulary = self._vocabularies[column]
@@ -382,38 +363,31 @@ class Gatherer:
             code = vocabulary[value] = len(vocabulary)
         return code
 
-    def _settle(self) -> None:
-        """Refuse several questions unasked, and a question that is not there."""
-        if self.options.question is None and len(self._questions) > 1:
+    def settle(self, finished: bool = False) -> None:
+        """Refuse several questions unasked, a question that is not there and, at the end, no label at all."""
+        if self.asked is None and len(self.questions) > 1:
             raise DataError(
-                f"{self.path}: holds several questions ({listed(self._questions)}); choose one, such as "
-                f"{setting('question', next(iter(self._questions)))}"
+                f"{self.path}: holds several questions ({listed(self.questions)}); choose one, such as "
+                f"{setting('question', next(iter(self.questions)))}"
             )
         if self.question is None:
-            self.question = next(iter(self._questions), None)
-        if self._questions and self.question not in self._questions:
-            raise self._unknown("question", str(self.question), list(self._questions))
+            self.question = next(iter(self.questions), None)
+        if self.questions and self.question not in self.questions:
+            raise self._unknown("question", str(self.question), list(self.questions))
+        if self._codes[0] or not finished:
+            return
+        marked = self._regions if self.asked is None else {self.asked: self._regions.get(self.asked)}
+        region = next((kind for kind in marked.values() if kind), None)
+        if region is not None:
+            raise DataError(
+                f"{self.path}: {listed(marked)} marks {region}, parts of an item; only questions with class "
+                "labels for whole items can be read"
+            )
+        left_out = listed(note.removesuffix(" left out") for note in self.notes)
+        why = f" ({left_out} left out)" if self.notes else ""
+        raise DataError(f"{self.path}: no label is left{why}; check the export")
 
     def _unknown(self, what: str, wanted: str, names: list[str]) -> DataError:
         """The error that says what to type instead: the nearest name, and all of them."""
         near = did_you_mean(wanted, names)
         return DataError(f"{self.path}: has no {what} {wanted!r}; {near}it has {listed(names)}")
-
-    def _items(self) -> pa.Table | None:
-        n_labelled = len(np.unique(np.frombuffer(self._codes[0], dtype=np.int32)))
-        if not self._side and not any(self._texts) and n_labelled == len(self._texts):
-            return None
-        columns = {"item": pa.array(list(self._vocabularies[0]), pa.string())}
-        if any(self._texts):
-            columns["text"] = pa.array(self._texts, pa.string())
-        for key, values in self._side.items():
-            columns[key] = pa.array(values + [None] * (len(self._texts) - len(values)), pa.string())
-        return pa.table(columns)
-
-
-def _counted(left_out: Mapping[str, int]) -> list[str]:
-    """How many of each: "2 empty answers", "1 empty answer"."""
-    return [
-        f"{number:,} {reason}" if number != 1 else f"1 {_PLURAL.sub('', reason, count=1)}"
-        for reason, number in left_out.items()
-    ]

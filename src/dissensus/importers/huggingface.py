@@ -82,20 +82,20 @@ def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     """A function that reads one row, once the columns it needs are found."""
-    names, options = schema.names, gather.options
+    names = schema.names
     where = str(gather.path)
     # ``split:id`` names items by split and id.
-    wanted = options.item_column
+    wanted = gather.item_column
     by_split = wanted is not None and wanted.startswith(_SPLIT)
     item_column = find_column(names, "item", wanted and wanted.removeprefix(_SPLIT), where)
-    annotator_column = find_column(names, "annotator", options.annotator_column, where, taken=[item_column])
+    annotator_column = find_column(names, "annotator", gather.annotator_column, where, taken=[item_column])
     others = [name for name in names if name not in (item_column, annotator_column)]
     questions = [name for name in others if {name.lower(), name.lower().removesuffix("s")} & _LABELS]
     label_column = gather.choose(others, questions)
-    texts = [name for name in others if name not in (label_column, *questions) or name == options.text_column]
+    texts = [name for name in others if name not in (label_column, *questions) or name == gather.text_column]
     side = {"split": split} if split else {}
     gather.takes(item=f"split:{item_column}" if by_split else item_column, annotator=annotator_column)
-    guessed = options.item_column is None
+    guessed = gather.item_column is None
 
     def read_row(place: str, row: Mapping[str, Any], gather: Gatherer) -> None:
         text = gather.text_of({name: row[name] for name in texts})

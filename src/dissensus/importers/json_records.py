@@ -52,11 +52,11 @@ CHOICE = "choice"  # the name of the question of a choice task
 def read_prodigy(path: Path, gather: Gatherer) -> None:
     """Labels of a Prodigy dataset."""
     for place, record in records(open_source(path)):
-        key = gather.options.item_column or "_input_hash"
+        key = gather.item_column or "_input_hash"
         who = "_annotator_id" if record.get("_annotator_id") else "_session_id"
         gather.takes(item=key, annotator=who)
         item = gather.item(place, record.get(key))
-        if gather.lacks_text(item) and (gather.options.text_column is not None or "text" in record):
+        if gather.lacks_text(item) and (gather.text_column is not None or "text" in record):
             gather.describe(item, gather.text_of(record))
         answer, chosen = record.get("answer"), "accept" in record
         question = CHOICE if chosen else as_id(record.get("label"))
@@ -111,28 +111,25 @@ _SOURCES = ("source-ref", "source")
 
 def is_ground_truth(record: Record) -> bool:
     """A line of an output manifest, custom or built-in."""
-    return bool(_jobs(record)) or _is_consolidated(record)
+    has_source = any(source in record for source in _SOURCES)
+    return bool(_jobs(record)) or (has_source and any(f"{name}-metadata" in record for name in record))
 
 
 def read_ground_truth(path: Path, gather: Gatherer) -> None:
     """Labels of a custom job's manifest; the question is the path of the answer within the worker's form."""
     for place, record in records(open_source(path)):
         jobs = _jobs(record)
-        if not jobs and _is_consolidated(record):
+        if not jobs and is_ground_truth(record):
             raise gather.error(
                 place,
                 "is the manifest of a built-in job, which holds only the consolidated label; "
                 "use the output of a custom job, which keeps each worker's answer",
             )
         source = next((source for source in _SOURCES if source in record), "source")
-        key, text = gather.options.item_column or source, None
+        key = gather.item_column or source
         gather.takes(item=key, annotator="workerId")
-        if gather.options.text_column:
-            text = gather.text_of(record)
-        elif isinstance(record.get("source"), str):  # only where the job's source was inline
-            gather.takes(text="source")
-            text = record["source"]
-        item = gather.item(place, record.get(key), text)
+        inline = {name: record[name] for name in ("source",) if isinstance(record.get(name), str)}
+        item = gather.item(place, record.get(key), gather.text_of(record if gather.text_column else inline))
         for job in jobs:
             _read_job(place, item, record[job], f"{job}." if len(jobs) > 1 else "", gather)
 
@@ -143,11 +140,6 @@ def _jobs(record: Record) -> list[str]:
         for name, value in record.items()
         if isinstance(value, dict) and isinstance(value.get(_WORKERS), list)
     ]
-
-
-def _is_consolidated(record: Record) -> bool:
-    has_source = any(source in record for source in _SOURCES)
-    return has_source and any(f"{name}-metadata" in record for name in record)
 
 
 def _read_job(place: str, item: int, job: Record, prefix: str, gather: Gatherer) -> None:
@@ -275,10 +267,8 @@ def read_lewidi(path: Path, gather: Gatherer) -> None:
                 raise gather.error(place, "has no 'annotations' and 'annotators'; use the file as published")
             side = {name: entry[name] for name in ("split", "lang") if name in entry}
             gather.takes(item="key of the object", annotator="annotators")
-            if not gather.options.text_column:
-                gather.takes(text="text")
-            shown = gather.text_of(entry) if gather.options.text_column else as_text(entry.get("text"))
-            item = gather.item(place, key, shown, **side)
+            shown = entry if gather.text_column else {"text": entry.get("text")}
+            item = gather.item(place, key, gather.text_of(shown), **side)
             if not entry["annotations"]:
                 gather.leave_out("items without annotations")
             elif gather.wants("annotations"):

@@ -56,8 +56,8 @@ def _read_task(place: str, task: Mapping[str, Any], gather: Gatherer) -> None:
     annotations = task.get("annotations")
     if not isinstance(data, dict) or not isinstance(annotations, list):
         raise gather.error(place, "is not a task with 'data' and 'annotations'; export as JSON again")
-    identifier = data.get(gather.options.item_column) if gather.options.item_column else task.get("id")
-    gather.takes(item=gather.options.item_column or "id", annotator="completed_by")
+    identifier = data.get(gather.item_column) if gather.item_column else task.get("id")
+    gather.takes(item=gather.item_column or "id", annotator="completed_by")
     item = gather.item(place, identifier, gather.text_of(data))
     for annotation in annotations:
         if not isinstance(annotation, dict):

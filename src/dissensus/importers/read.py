@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from dissensus.errors import DataError, bad_parameter, warn
-from dissensus.importers.gather import Options
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, as_sets, without_case
 from dissensus.labels.rows import Duplicates
@@ -19,9 +18,9 @@ from dissensus.tables.atomic import restore
 from dissensus.tables.columns import guess_words
 from dissensus.tables.layouts import (
     LAYOUTS,
-    Columns,
     Layout,
     Missing,
+    Wanted,
     declared_classes,
     lookalike_notes,
     one_column,
@@ -104,52 +103,51 @@ def read_annotations(
         Whether rejected assignments of an export count.
     """
     text_here = text_column if items is None else None  # where there is a table of items, it has the text
-    columns = Columns(item, annotator, label if label is not None else question, text_here)
+    named = label if label is not None else question
     classes, label_type = declared_classes("read_annotations", classes, label_type)
-    layout, format = _checked(columns, layout, format)
-    blanks = Missing.of(missing_words)
+    layout, format = _checked(item, layout, format)
+    missing, known = Missing.of(missing_words), None if ignore_case else classes
+    wanted = Wanted(item, annotator, named, text_here, known, duplicates, missing)
     if isinstance(source, str | os.PathLike):
         restore(source)  # where a killed process was replacing a store
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         from dissensus.large.store import is_store, open_annotations
 
         if is_store(Path(source)):
-            if columns.named or classes is not None or (duplicates, layout, format) != ("keep", None, None):
+            if wanted.named or classes is not None or (duplicates, layout, format) != ("keep", None, None):
                 raise DataError(
                     f"{os.fspath(source)}: is a store, whose columns, label set and duplicates were settled "
                     "when it was written; leave these options out, or write it anew"
                 )
-            stored = open_annotations(
-                source, items=items, annotators=annotators, gold=gold, label_type=label_type
-            )
-            return _warned(stored)
-    known_classes = None if ignore_case else classes
-    if _is_export(source, format, layout, Columns(None, annotator, label)):
-        options = Options(
-            question if question is not None else one_column(label),
-            keep_rejected,
-            item,
-            one_column(annotator),
-            text_here,
+            tables = {"items": items, "annotators": annotators, "gold": gold}
+            return _warned(open_annotations(source, **tables, label_type=label_type))
+    if _is_export(source, format, layout, (annotator, label)):
+        from dissensus.importers import load_export
+
+        export = load_export(
+            source,
+            format=format,
+            question=question if question is not None else one_column(label),
+            keep_rejected=keep_rejected,
+            item_column=item,
+            annotator_column=one_column(annotator),
+            text_column=text_here,
         )
-        labels = _read_export(source, format, options, known_classes, duplicates)
+        settings: dict[str, Any] = {"items": export.items, "duplicates": duplicates, "notes": export.notes}
+        labels = Annotations.from_arrays(*export.labels.columns, classes=known, **settings)
+        labels = replace(labels, columns_read=export.columns)
     else:
         table = open_table(source, format, encoding=encoding)
-        table = unfolded(table, columns) if layout in (None, "long") else table
-        kind = kind_of_rows(table, columns, label_type, layout, separator)
-        tags = (
-            tag_columns(table, columns)
-            if kind is None and layout is None and label_type in (None, "multi")
-            else []
-        )
+        table = unfolded(table, wanted) if layout in (None, "long") else table
+        kind = kind_of_rows(table, wanted, label_type, layout, separator)
         if kind == "pairwise":
-            labels = read_pairs(table, columns, duplicates, blanks)
+            labels = read_pairs(table, wanted)
         elif kind == "multi":
-            labels = read_sets(table, columns, duplicates, separator, blanks)
-        elif tags:
-            labels = read_tags(table, columns, tags, duplicates)
+            labels = read_sets(table, wanted, separator)
+        elif layout is None and label_type in (None, "multi") and (tags := tag_columns(table, wanted)):
+            labels = read_tags(table, wanted, tags)
         else:
-            labels = read_table(table, columns, known_classes, duplicates, layout, blanks)
+            labels = read_table(table, wanted, layout)
     if ignore_case:
         labels = without_case(labels, classes)
     given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
@@ -176,12 +174,12 @@ def _warned(labels: Annotations) -> Annotations:
     return labels
 
 
-def _checked(columns: Columns, layout: Layout | None, format: str | None) -> tuple[Layout | None, str | None]:
+def _checked(item: Any, layout: Layout | None, format: str | None) -> tuple[Layout | None, str | None]:
     """Layout and format; a wide table or one of counts may be named as a format as well: it is the layout."""
     if layout is not None and layout not in LAYOUTS:
         raise bad_parameter("read_annotations", "layout", f"one of {', '.join(LAYOUTS)}", layout)
-    if not isinstance(columns.item, str | None):
-        raise bad_parameter("read_annotations", "item", "the name of a column", columns.item)
+    if not isinstance(item, str | None):
+        raise bad_parameter("read_annotations", "item", "the name of a column", item)
     if format not in ("wide", "counts"):
         return layout, format
     if layout not in (None, format):
@@ -189,10 +187,7 @@ def _checked(columns: Columns, layout: Layout | None, format: str | None) -> tup
     return "wide" if format == "wide" else "counts", None
 
 
-# ---- exports ------------------------------------------------------------------------------------------
-
-
-def _is_export(source: Any, format: str | None, layout: Layout | None, columns: Columns) -> bool:
+def _is_export(source: Any, format: str | None, layout: Layout | None, columns: tuple[Any, Any]) -> bool:
     """Whether a tool wrote this: by the format named, else by its content; a file only if no column is."""
     if not isinstance(source, str | os.PathLike) or format in TABLE_FORMATS:
         return False
@@ -201,22 +196,6 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
     if format is not None:
         return format in importers.FORMATS
     path = Path(source)
-    if layout is not None or not (path.is_dir() or (path.is_file() and not columns.named)):
+    if layout is not None or not (path.is_dir() or (path.is_file() and columns == (None, None))):
         return False
     return importers.recognise(path) is not None
-
-
-def _read_export(
-    source: Any, format: str | None, options: Options, classes: Sequence[Any] | None, duplicates: Duplicates
-) -> Annotations:
-    from dissensus.importers import load_export
-
-    imported = load_export(source, format=format, **asdict(options))
-    labels = Annotations.from_arrays(
-        *(imported.labels.column(name) for name in ("item", "annotator", "label")),
-        classes=classes,
-        items=imported.items,
-        duplicates=duplicates,
-        notes=imported.left_out_notes,
-    )
-    return replace(labels, columns_read=imported.columns)

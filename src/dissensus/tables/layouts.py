@@ -75,13 +75,41 @@ _MOST_PARSED = 1 << 26  # bytes of a delimited file in which columns are looked 
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The columns the user named; in a wide table ``annotator`` lists columns, in one of counts ``label``."""
+class Missing:
+    """The words that mean, as a blank does, that there is no label."""
+
+    words: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, words: Sequence[str] | str) -> Missing:
+        """Words as a reader is given them; in one string they stand between commas."""
+        listed = words.split(",") if isinstance(words, str) else words
+        return cls(tuple(word.strip() for word in listed if word.strip()))
+
+    def among(self, labels: pa.Array) -> NDArray[np.bool_]:
+        """Which labels are none."""
+        none = _blank(labels)
+        if self.words and is_text(labels.type):
+            none = none | np.isin(as_values(pc.utf8_trim_whitespace(labels)), self.words)
+        return none
+
+    def notes(self, n_rows: int) -> tuple[str, ...]:
+        """A word on rows that are skipped."""
+        words = f" (blank, or {', '.join(map(quoted, self.words))})" if self.words else ""
+        return counted((n_rows, f"{{}} {{have}} no label{words} and {{are}} skipped", "row"))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was said of a table; in a wide one ``annotator`` lists columns, in one of counts ``label``."""
 
     item: str | None = None
     annotator: str | Sequence[str] | None = None
     label: str | Sequence[str] | None = None
     text: str | None = None  # in a table of one row per item: the column of texts
+    classes: Sequence[Any] | None = None
+    duplicates: Duplicates = "keep"
+    missing: Missing = Missing()
 
     @property
     def named(self) -> bool:
@@ -89,32 +117,32 @@ class Columns:
         return (self.item, self.annotator, self.label) != (None, None, None)
 
 
-def item_column(table: Table, columns: Columns, layout: Layout) -> str:
+def item_column(table: Table, wanted: Wanted, layout: Layout) -> str:
     """The column of item ids; in a table of one row per item, the first if it has ids or no name tells."""
     first = table.columns[0]
     telling = [first] if is_id(first) else table.columns
-    if layout != "long" and columns.item is None and not has_column(telling, "item"):
+    if layout != "long" and wanted.item is None and not has_column(telling, "item"):
         return first
-    if layout == "long" and columns.item is None and not has_column(table.columns, "item"):
-        left = only_column_left(table.columns, columns.annotator, columns.label)
+    if layout == "long" and wanted.item is None and not has_column(table.columns, "item"):
+        left = only_column_left(table.columns, wanted.annotator, wanted.label)
         if left is not None:
             return left
-    later = [role for role in ("annotator", "label") if getattr(columns, role) is None]
+    later = [role for role in ("annotator", "label") if getattr(wanted, role) is None]
     return find_column(
-        table.columns, "item", columns.item, table.name, later=later if layout == "long" else ()
+        table.columns, "item", wanted.item, table.name, later=later if layout == "long" else ()
     )
 
 
-def guess_layout(table: Table, columns: Columns) -> Layout:
+def guess_layout(table: Table, wanted: Wanted) -> Layout:
     """Long, unless the table is unmistakably wide."""
-    if isinstance(columns.annotator, list | tuple):
+    if isinstance(wanted.annotator, list | tuple):
         return "wide"
-    if isinstance(columns.label, list | tuple):
+    if isinstance(wanted.label, list | tuple):
         return "counts"
     names = table.columns
     if sum(name.startswith(COUNT) for name in names) > 1:  # as ``dissensus import`` writes them
         return "counts"
-    plain = columns.annotator or columns.label or has_column(names, "annotator") or has_column(names, "label")
+    plain = wanted.annotator or wanted.label or has_column(names, "annotator") or has_column(names, "label")
     if plain or len(names) < 3:
         return "long"
     return "wide" if is_wide(first_rows(table)) else "long"
@@ -183,81 +211,42 @@ def _is_number(text: str) -> bool:
 # ---- long ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Missing:
-    """The words that mean, as a blank does, that there is no label."""
-
-    words: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, words: Sequence[str] | str) -> Missing:
-        """Words as a reader is given them; in one string they stand between commas."""
-        listed = words.split(",") if isinstance(words, str) else words
-        return cls(tuple(word.strip() for word in listed if word.strip()))
-
-    def among(self, labels: pa.Array) -> NDArray[np.bool_]:
-        """Which labels are none."""
-        none = _blank(labels)
-        if self.words and is_text(labels.type):
-            none = none | np.isin(as_values(pc.utf8_trim_whitespace(labels)), self.words)
-        return none
-
-    def notes(self, n_rows: int) -> tuple[str, ...]:
-        """A word on rows that are skipped."""
-        words = f" (blank, or {', '.join(map(quoted, self.words))})" if self.words else ""
-        return counted((n_rows, f"{{}} {{have}} no label{words} and {{are}} skipped", "row"))
-
-
-KEEP_BLANKS = Missing()
-
-
-def long_columns(table: Table, columns: Columns) -> tuple[str, str, str]:
+def long_columns(table: Table, wanted: Wanted) -> tuple[str, str, str]:
     """The columns of items, annotators and labels in a table of one row per label."""
-    item, names = item_column(table, columns, "long"), table.columns
-    later = ["label"] if columns.label is None else []
-    who, what = one_column(columns.annotator), one_column(columns.label)
+    item, names = item_column(table, wanted, "long"), table.columns
+    later = ["label"] if wanted.label is None else []
+    who, what = one_column(wanted.annotator), one_column(wanted.label)
     annotator = find_column(names, "annotator", who, table.name, taken=[item], later=later)
     label = find_column(names, "label", what, table.name, taken=[item, annotator])
     refuse_one_for_two([item, annotator, label], names, table.name)
     return item, annotator, label
 
 
-def read_long(
-    table: Table,
-    columns: Columns,
-    classes: Sequence[Any] | None,
-    duplicates: Duplicates,
-    missing: Missing = KEEP_BLANKS,
-) -> Annotations:
+def read_long(table: Table, wanted: Wanted) -> Annotations:
     """One row per label; rows whose label is missing are skipped, and counted."""
-    item, annotator, label = long_columns(table, columns)
-    if columns.item is None:
-        _ask_where_ids_count_rows(table, item)
-    order = table.order(label)
-    return from_rows(
-        table,
-        columns,
-        {"item": item, "annotator": annotator, "label": label},
-        table.ids([item, annotator, label]),
-        missing,
-        classes=classes if classes is not None else order,
-        duplicates=duplicates,
-        label_type="nominal" if order is None else "ordinal",
-    )
+    refuse_several_missing(table.columns, wanted, table.name)
+    names = long_columns(table, wanted)
+    if wanted.item is None:
+        _ask_where_ids_count_rows(table, names[0])
+    order = table.order(names[2])
+    wanted = replace(wanted, classes=order if wanted.classes is None else wanted.classes)
+    return from_rows(table, wanted, names, table.ids(names), "nominal" if order is None else "ordinal")
 
 
 def from_rows(
     table: Table,
-    columns: Columns,
-    roles: Mapping[str, str],
+    wanted: Wanted,
+    names: Sequence[str],
     ids: Sequence[Any],
-    missing: Missing = KEEP_BLANKS,
+    label_type: LabelType,
     notes: Sequence[str] = (),
-    **settings: Any,
 ) -> Annotations:
-    """Labels of the rows that have one; ``ids`` are the items, annotators and labels of all rows."""
+    """Labels of the rows that have one.
+
+    ``names`` and ``ids`` are the columns of items, annotators and labels, and what all rows have in them.
+    """
     labels, rows = to_arrow(ids[2], "label"), None
-    none = missing.among(labels)
+    none = wanted.missing.among(labels)
     if none.all():
         raise DataError(f"{table.name}: every label is blank; there is nothing to read")
     if none.any():
@@ -265,25 +254,28 @@ def from_rows(
         ids = [to_arrow(column, "id").take(places(rows)) for column in (*ids[:2], _whole_numbers(labels))]
     annotations = Annotations.from_arrays(
         *ids,
+        classes=None if label_type == "multi" else wanted.classes,
+        duplicates=wanted.duplicates,
         frame_kind=table.frame_kind,
         place=table.place if rows is None else lambda row: table.place(int(rows[row])),
-        notes=(*notes, *missing.notes(int(none.sum()))),
-        **settings,
+        notes=(*notes, *wanted.missing.notes(int(none.sum()))),
+        label_type=label_type,
     )
-    return with_constant_columns(replace(annotations, columns_read=roles), table, columns.text, ids[0], rows)
+    roles = dict(zip(("item", "annotator", "label"), names, strict=True))
+    return with_constant_columns(replace(annotations, columns_read=roles), table, wanted.text, ids[0], rows)
 
 
-def unfolded(table: Table, columns: Columns) -> Table:
+def unfolded(table: Table, wanted: Wanted) -> Table:
     """A table with one row per label, where its rows hold parallel lists of annotators and labels."""
-    if isinstance(columns.annotator, list | tuple) or isinstance(columns.label, list | tuple):
+    if isinstance(wanted.annotator, list | tuple) or isinstance(wanted.label, list | tuple):
         return table
-    given = columns.annotator if isinstance(columns.annotator, str) else None
+    given = wanted.annotator if isinstance(wanted.annotator, str) else None
     named = [
         name for name in table.columns if name == given or (not given and has_column([name], "annotator"))
     ]
     if not any(map(table.holds_lists, named)):
         return table
-    item, annotator, label = long_columns(table, columns)
+    item, annotator, label = long_columns(table, wanted)
     beside = [name for name in table.columns if name not in (item, annotator, label) and name.strip()]
     sides = {item: table.typed([item]).column(item)} | _readable(table, beside, [])
     return unfold(table, annotator, label, sides)
@@ -402,16 +394,10 @@ def one_column(name: str | Sequence[str] | None) -> str | None:
 # ---- wide ---------------------------------------------------------------------------------------------
 
 
-def read_wide(
-    table: Table,
-    columns: Columns,
-    classes: Sequence[Any] | None,
-    duplicates: Duplicates,
-    missing: Missing = KEEP_BLANKS,
-) -> Annotations:
+def read_wide(table: Table, wanted: Wanted) -> Annotations:
     """One column per annotator; blank cells carry no label, nor do words for none."""
-    item = item_column(table, columns, "wide")
-    text, annotators = _value_columns(table, item, columns.annotator, "annotator", columns.text)
+    item, missing = item_column(table, wanted, "wide"), wanted.missing
+    text, annotators = _value_columns(table, item, wanted.annotator, "annotator", wanted.text)
     ids, *cells = table.ids([item, *annotators])
     labels = [_whole_numbers(to_arrow(column, "label")) for column in cells]
     given = [np.flatnonzero(~missing.among(column)) for column in labels]
@@ -424,8 +410,8 @@ def read_wide(
         to_arrow(ids, "item").take(places(row)),
         to_arrow([table.native(name) for name in annotators], "annotator").take(places(annotator)),
         _joined([column.take(places(rows)) for column, rows in zip(labels, given, strict=True)], table),
-        classes=classes,
-        duplicates=duplicates,
+        classes=wanted.classes,
+        duplicates=wanted.duplicates,
         frame_kind=table.frame_kind,
         place=lambda r: f"{table.place(int(row[r]))}, column {quoted(annotators[annotator[r]])}",
         notes=counted(
@@ -434,18 +420,20 @@ def read_wide(
             (n_blank - sum(int(_blank(column).sum()) for column in labels), words, "cell"),
         ),
     )
-    side = _item_side(table, item, annotators, text)
-    read = {"item": item, "annotator": listed(annotators)} | ({"text": text} if text else {})
-    return replace(annotations, columns_read=read).with_tables(items=side, places={"items": table.place})
+    return _with_item_side(annotations, table, item, "annotator", annotators, text)
 
 
-def _item_side(table: Table, item: str, values: Sequence[str], text: str | None) -> pa.Table:
-    """The item column and those beside the values, so that none is lost; a named text is called so."""
+def _with_item_side(
+    labels: Annotations, table: Table, item: str, role: str, values: Sequence[str], text: str | None
+) -> Annotations:
+    """Labels with an item table of the columns beside the values; a named text is called so."""
     beside = [name for name in table.columns if name not in (item, *values) and name.strip()]
     sides = dict(zip(beside, table.typed(beside).columns, strict=True)) if beside else {}
     if "text" not in beside:
         sides = {"text" if name == text else name: side for name, side in sides.items()}
-    return pa.table({"item" if "item" not in beside else item: table.ids([item])[0], **sides})
+    items = pa.table({"item" if "item" not in beside else item: table.ids([item])[0], **sides})
+    read = {"item": item, role: listed(values)} | ({"text": text} if text else {})
+    return replace(labels, columns_read=read).with_tables(items=items, places={"items": table.place})
 
 
 def _value_columns(
@@ -498,14 +486,27 @@ def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
 # ---- counts -------------------------------------------------------------------------------------------
 
 
-def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
+def read_counts(table: Table, wanted: Wanted) -> Annotations:
     """One column per class, in the order of their names unless ``classes`` gives another; blank is 0."""
-    item = item_column(table, columns, "counts")
-    counted = [name for name in table.columns if columns.label is None and name.startswith(COUNT)]
-    text, given = _value_columns(table, item, counted or columns.label, "class", columns.text)
+    item = item_column(table, wanted, "counts")
+    counted = [name for name in table.columns if wanted.label is None and name.startswith(COUNT)]
+    text, given = _value_columns(table, item, counted or wanted.label, "class", wanted.text)
     names, prefix = list(encode(given, "label")[1]), COUNT if counted else ""
-    if classes is not None:
-        names = _in_declared_order(table, names, [f"{prefix}{name}" for name in classes])
+    if wanted.classes is not None:
+        declared = [f"{prefix}{name}" for name in wanted.classes]
+        unknown = next((name for name in names if name not in declared), None)
+        if unknown is not None:
+            raise DataError(
+                f"{table.name}: column {quoted(unknown)} is not in the label set; "
+                f"add it with {setting('classes')} or name the class columns with {setting('label')}"
+            )
+        absent = next((name for name in declared if name not in names), None)
+        if absent is not None:
+            raise DataError(
+                f"{table.name}: there is no column for the class {quoted(absent)}; "
+                f"it has {listed(table.columns)}"
+            )
+        names = declared
     ids, *cells = table.ids([item, *names])
     counts = [
         _numbers(to_arrow(column, "count"), table, name) for column, name in zip(cells, names, strict=True)
@@ -517,26 +518,7 @@ def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -
         frame_kind=table.frame_kind,
         place=table.place,
     )
-    side = _item_side(table, item, names, text)
-    read = {"item": item, "label": listed(names)} | ({"text": text} if text else {})
-    return replace(annotations, columns_read=read).with_tables(items=side, places={"items": table.place})
-
-
-def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any]) -> list[str]:
-    declared = [str(name) for name in classes]
-    for name in names:
-        if name not in declared:
-            raise DataError(
-                f"{table.name}: column {quoted(name)} is not in the label set; "
-                f"add it with {setting('classes')} or name the class columns with {setting('label')}"
-            )
-    for name in declared:
-        if name not in names:
-            raise DataError(
-                f"{table.name}: there is no column for the class {quoted(name)}; "
-                f"it has {listed(table.columns)}"
-            )
-    return declared
+    return _with_item_side(annotations, table, item, "label", names, text)
 
 
 def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
@@ -554,27 +536,15 @@ def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
 # ---- any of the three ---------------------------------------------------------------------------------
 
 
-def read_table(
-    table: Table,
-    columns: Columns,
-    classes: Sequence[Any] | None,
-    duplicates: Duplicates,
-    layout: Layout | None,
-    blanks: Missing,
-) -> Annotations:
+def read_table(table: Table, wanted: Wanted, layout: Layout | None) -> Annotations:
     """Labels of a table in any of the three layouts."""
     if len(table.columns) < 2:
         raise DataError(
             f"{table.name}: this is not a table: it has one column only ({listed(table.columns)}); give one "
             "row for each label with the columns item, annotator and label, and commas or tabs between them"
         )
-    layout = layout or guess_layout(table, columns)
-    if layout == "counts":
-        return read_counts(table, columns, classes)
-    if layout == "wide":
-        return read_wide(table, columns, classes, duplicates, blanks)
-    refuse_several_missing(table.columns, columns, table.name)
-    return read_long(table, columns, classes, duplicates, blanks)
+    readers = {"long": read_long, "wide": read_wide, "counts": read_counts}
+    return readers[layout or guess_layout(table, wanted)](table, wanted)
 
 
 # ---- kinds of labels, and what a person should know of them -------------------------------------------
@@ -602,15 +572,6 @@ def with_kind(labels: Annotations, label_type: LabelType | None) -> Annotations:
         return labels  # the source said so
     kind, notes = recognised(labels)
     return replace(labels, notes=(*labels.notes, *notes)).with_label_type(kind)
-
-
-def refuse_other_type(labels: Annotations, wanted: LabelType) -> None:
-    """Labels that a question about another kind of labels cannot be asked of."""
-    if labels.label_type != wanted:
-        raise DataError(
-            f"these labels are {labels.label_type}, and {wanted} ones are needed; give a table with two "
-            "columns of what is compared (model_a and model_b, chosen and rejected) and one of the winner"
-        )
 
 
 def one_only(annotations: Annotations) -> tuple[str, ...]:

@@ -22,14 +22,11 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS, LabelType, members_of, written
-from dissensus.labels.rows import Duplicates
 from dissensus.labels.vocabulary import as_values, is_text, places, quoted, to_arrow
 from dissensus.tables.columns import find_column, has_column, listed
 from dissensus.tables.layouts import (
-    KEEP_BLANKS,
-    Columns,
     Layout,
-    Missing,
+    Wanted,
     first_rows,
     from_rows,
     item_column,
@@ -62,43 +59,43 @@ NOBODY = "everybody"
 
 
 def kind_of_rows(
-    table: Table, columns: Columns, label_type: LabelType | None, layout: Layout | None, separator: str | None
+    table: Table, wanted: Wanted, label_type: LabelType | None, layout: Layout | None, separator: str | None
 ) -> LabelType | None:
     """What a table's rows must be read as: pairs, or sets of classes; None where each has one class."""
-    unsaid = label_type is None and layout is None and not columns.named
+    unsaid = label_type is None and layout is None and not wanted.named
     if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
         return "pairwise"
-    if separator is not None or (label_type in (None, "multi") and holds_lists(table, columns)):
+    if separator is not None or (label_type in (None, "multi") and holds_lists(table, wanted)):
         return "multi"
     return None
 
 
-def tag_columns(table: Table, columns: Columns) -> list[str]:
+def tag_columns(table: Table, wanted: Wanted) -> list[str]:
     """The columns of a table that has one of 0 and 1 for each tag, beside items and annotators.
 
     They are the ones named as labels, or two or more where no column is called a label and all that are not
     texts or remarks hold nothing else.
     """
-    names, given = table.columns, columns.label
-    who = columns.annotator if isinstance(columns.annotator, str) else None
-    if isinstance(columns.annotator, list | tuple) or (who is None and not has_column(names, "annotator")):
+    names, given = table.columns, wanted.label
+    who = wanted.annotator if isinstance(wanted.annotator, str) else None
+    if isinstance(wanted.annotator, list | tuple) or (who is None and not has_column(names, "annotator")):
         return []
     if isinstance(given, list | tuple):
         return [find_column(names, "label", name, table.name) for name in given]
-    if given is not None or has_column(names, "label") or not (columns.item or has_column(names, "item")):
+    if given is not None or has_column(names, "label") or not (wanted.item or has_column(names, "item")):
         return []
     first = first_rows(table)
     roles = [name for name in names if has_column([name], "item") or has_column([name], "annotator")]
-    beside = [name for name in names if name.strip() and name not in (*roles, columns.item, who)]
+    beside = [name for name in names if name.strip() and name not in (*roles, wanted.item, who)]
     tags = unnamed_columns(first, beside)
     values = {row[name].strip().casefold() for row in first for name in tags}
     return tags if len(tags) > 1 and values <= {*_TICKS, ""} and values & _TICKED else []
 
 
-def read_tags(table: Table, columns: Columns, tags: Sequence[str], duplicates: Duplicates) -> Annotations:
+def read_tags(table: Table, wanted: Wanted, tags: Sequence[str]) -> Annotations:
     """One row per answer and one column of 0 and 1 per tag: the answer is the set of tags that are 1."""
-    item = item_column(table, columns, "wide")
-    who = one_column(columns.annotator)
+    item = item_column(table, wanted, "wide")
+    who = one_column(wanted.annotator)
     annotator = find_column(table.columns, "annotator", who, table.name, taken=[item, *tags])
     cells = [to_arrow(column, "label").cast(pa.string()).to_pylist() for column in table.ids(tags)]
     words = np.array([[(cell or "").strip().casefold() for cell in column] for column in cells])
@@ -114,13 +111,12 @@ def read_tags(table: Table, columns: Columns, tags: Sequence[str], duplicates: D
     answers = pc.if_else(
         (words != "").any(axis=0), pa.array(texts, pa.string()).take(places(which.ravel())), None
     )
-    roles = {"item": item, "annotator": annotator, "label": listed(tags)}
     note = (
         f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)}); name "
         f"others with {setting('label')} if that is wrong"
     )
     ids = [*table.ids([item, annotator]), answers]
-    return from_rows(table, columns, roles, ids, notes=[note], duplicates=duplicates, label_type="multi")
+    return from_rows(table, wanted, [item, annotator, listed(tags)], ids, "multi", [note])
 
 
 def looks_pairwise(names: Sequence[str]) -> bool:
@@ -147,9 +143,7 @@ def _chosen(names: Sequence[str]) -> tuple[str, str] | None:
     return found if plain in _CHOSEN else None
 
 
-def read_pairs(
-    table: Table, columns: Columns, duplicates: Duplicates, missing: Missing = KEEP_BLANKS
-) -> Annotations:
+def read_pairs(table: Table, wanted: Wanted) -> Annotations:
     """Comparisons out of a table."""
     sides = _sides(table.columns)
     if sides is None:
@@ -161,19 +155,23 @@ def read_pairs(
     chosen = _chosen(table.columns) is not None
     winner = None
     if not chosen:
-        given = one_column(columns.label)
+        given = one_column(wanted.label)
         free = {name.strip().casefold(): name for name in table.columns if name not in taken}
         usual = next((free[name] for name in _WINNER if name in free), None)
         winner = usual if given is None and usual is not None else None
         winner = winner or find_column(table.columns, "label", given, table.name, taken=taken)
         taken.append(winner)
-    who = _found(table, "annotator", one_column(columns.annotator), taken)
+    who = _found(table, "annotator", one_column(wanted.annotator), taken)
     taken += [] if who is None else [who]
-    question = _found(table, "item", columns.item, taken)
+    question = _found(table, "item", wanted.item, taken)
     names = [*taken, *([question] if question else [])]
     cells = dict(zip(names, table.ids(names), strict=True))
-    n_rows = len(cells[sides[0]])
-    rows = np.arange(n_rows) if winner is None else _answered(table, cells[winner], missing)
+    none = np.zeros(len(cells[sides[0]]), bool)
+    if winner is not None:
+        none = wanted.missing.among(to_arrow(cells[winner], "label"))
+        if none.all():
+            raise DataError(f"{table.name}: every winner is blank; there is nothing to read")
+    rows = np.flatnonzero(~none)
     texts = {name: to_arrow(column, "thing").cast(pa.string()) for name, column in cells.items()}
     told = {name: as_values(column)[rows] for name, column in texts.items()}
     left, right = (told[side] for side in sides)
@@ -181,18 +179,29 @@ def read_pairs(
     if chosen:  # things whose sides are not told stand in the order of their names
         won = np.where(left > right, "right", "left").astype(object)
         left, right = np.minimum(left, right), np.maximum(left, right)
-    annotator = np.full(len(left), NOBODY, object) if who is None else told[who]
-    about = None if question is None else told[question]
-    labels = _built(table, rows, left, right, won, annotator, about, duplicates)
-    return replace(labels, notes=(*labels.notes, *missing.notes(n_rows - len(rows))))
-
-
-def _answered(table: Table, winner: Any, missing: Missing) -> NDArray[np.intp]:
-    """The rows that say who won."""
-    none = missing.among(to_arrow(winner, "label"))
-    if none.all():
-        raise DataError(f"{table.name}: every winner is blank; there is nothing to read")
-    return np.flatnonzero(~none)
+    same = np.flatnonzero(left == right)
+    if len(same):
+        raise DataError(
+            f"{table.place(int(rows[same[0]]))}: {quoted(left[same[0]])} is compared with itself; correct it"
+        )
+    item = [f"{a} | {b}" for a, b in zip(left, right, strict=True)]
+    if question is not None:
+        item = [f"{about}: {pair}" for about, pair in zip(told[question], item, strict=True)]
+    first = {name: row for row, name in reversed(list(enumerate(item)))}
+    firsts = list(first.values())
+    labels = Annotations.from_arrays(
+        item,
+        np.full(len(left), NOBODY, object) if who is None else told[who],
+        won,
+        classes=WINNERS,
+        items=pa.table({"item": list(first), "left": left[firsts], "right": right[firsts]}),
+        duplicates=wanted.duplicates,
+        frame_kind=table.frame_kind,
+        place=lambda row: table.place(int(rows[row])),
+        label_type="pairwise",
+        notes=(f"read as comparisons of {len(set(left) | set(right)):,} things",),
+    )
+    return replace(labels, notes=(*labels.notes, *wanted.missing.notes(int(none.sum()))))
 
 
 def _found(table: Table, role: str, given: str | None, taken: Sequence[str]) -> str | None:
@@ -224,59 +233,25 @@ def _won(
     return won
 
 
-def _built(
-    table: Table,
-    rows: NDArray[np.intp],
-    left: NDArray[Any],
-    right: NDArray[Any],
-    won: NDArray[Any],
-    annotator: NDArray[Any],
-    about: NDArray[Any] | None,
-    duplicates: Duplicates,
-) -> Annotations:
-    same = np.flatnonzero(left == right)
-    if len(same):
-        raise DataError(
-            f"{table.place(int(rows[same[0]]))}: {quoted(left[same[0]])} is compared with itself; correct it"
-        )
-    pairs = [f"{a} | {b}" for a, b in zip(left, right, strict=True)]
-    item = pairs if about is None else [f"{q}: {pair}" for q, pair in zip(about, pairs, strict=True)]
-    first = {name: row for row, name in reversed(list(enumerate(item)))}
-    firsts = list(first.values())
-    tables = {"item": list(first), "left": left[firsts], "right": right[firsts]}
-    return Annotations.from_arrays(
-        item,
-        annotator,
-        won,
-        classes=WINNERS,
-        items=pa.table(tables),
-        duplicates=duplicates,
-        frame_kind=table.frame_kind,
-        place=lambda row: table.place(int(rows[row])),
-        label_type="pairwise",
-        notes=(f"read as comparisons of {len(set(left) | set(right)):,} things",),
-    )
-
-
 # ---- sets of classes ----------------------------------------------------------------------------------
 # Lists in JSON lines, Parquet or frames, or texts with a named separator.
 
 _LOOKED_AT = 100  # rows that tell whether a column holds lists
 
 
-def label_column(table: Table, columns: Columns) -> str | None:
+def label_column(table: Table, wanted: Wanted) -> str | None:
     """The column of labels in a table of one row per answer, if it has one."""
-    given = one_column(columns.label) if not isinstance(columns.label, list | tuple) else None
+    given = one_column(wanted.label) if not isinstance(wanted.label, list | tuple) else None
     if given is None and not has_column(table.columns, "label"):
         return None
     taken = [] if given is not None else [name for name in table.columns if has_column([name], "item")]
     return find_column(table.columns, "label", given, table.name, taken=taken)
 
 
-def holds_lists(table: Table, columns: Columns) -> bool:
+def holds_lists(table: Table, wanted: Wanted) -> bool:
     """Whether the labels of a table are lists, or texts that are all written as lists."""
     try:
-        label = label_column(table, columns)
+        label = label_column(table, wanted)
     except DataError:
         return False
     if label is None or label not in table.columns:
@@ -302,27 +277,13 @@ def _listed(text: str) -> list[Any] | None:
     return found if isinstance(found, list) else None
 
 
-def read_sets(
-    table: Table,
-    columns: Columns,
-    duplicates: Duplicates,
-    separator: str | None,
-    missing: Missing = KEEP_BLANKS,
-) -> Annotations:
+def read_sets(table: Table, wanted: Wanted, separator: str | None) -> Annotations:
     """One row per answer, its label a list, a text written as one or with a separator; blanks are skipped."""
-    item, annotator, label = long_columns(table, columns)
-    values = table.typed([label]).column(label).to_pylist()
-    texts = [None if value in missing.words else _text(value, separator) for value in values]
-    return from_rows(
-        table,
-        columns,
-        {"item": item, "annotator": annotator, "label": label},
-        [*table.ids([item, annotator]), pa.array(texts, pa.string())],
-        missing,
-        ["answers are read as sets of classes"],
-        duplicates=duplicates,
-        label_type="multi",
-    )
+    names = long_columns(table, wanted)
+    values = table.typed(names[2:]).column(0).to_pylist()
+    texts = [None if value in wanted.missing.words else _text(value, separator) for value in values]
+    ids = [*table.ids(names[:2]), pa.array(texts, pa.string())]
+    return from_rows(table, wanted, names, ids, "multi", ["answers are read as sets of classes"])
 
 
 def _text(value: Any, separator: str | None) -> str | None:
