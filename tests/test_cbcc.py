@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from sklearn.metrics import adjusted_rand_score
 import dissensus as ds
 from dissensus import engine
 from dissensus.engine import Engine
-from dissensus.models.cbcc import Communities, expected_logs, memberships
+from dissensus.models.cbcc import by_community, memberships
 from dissensus.models.confusion import ConfusionSteps
-from dissensus.models.ibcc import LEAST, MOST, fixed_point
+from dissensus.models.ibcc import LEAST, MOST, expected_log, fixed_point
+from dissensus.numerics import normalised
 from small_graphs import crowd
 
 pytestmark = pytest.mark.no_cover
@@ -31,6 +33,12 @@ CROWD = ds.simulate(100, 18, 3, labels_per_item=6, seed=1).annotations
 
 def log_beta(a: Array) -> float:
     return float(sum(gammaln(x) for x in a) - gammaln(sum(a)))
+
+
+class Communities(NamedTuple):
+    psi: Array
+    omega: Array
+    a: Array
 
 
 def random_communities(L: int, P: int, seed: int) -> Communities:
@@ -54,7 +62,7 @@ def test_memberships_equal_numerical_integration() -> None:
         ]
         return rows[0] * rows[1]
 
-    z, terms = memberships(counts, communities)
+    z, terms = memberships(counts, communities.omega, communities.a)
     for n in range(2):
         joint = [communities.omega[j] * likelihood(counts[n], communities.a[j]) for j in range(3)]
         np.testing.assert_allclose(z[n], np.array(joint) / sum(joint), rtol=1e-6)
@@ -66,7 +74,7 @@ def test_expected_logs_equal_numerical_integration() -> None:
     communities = random_communities(2, 2, 1)
     counts = np.array([[[2.0, 0.5], [0.0, 4.0]]])
     z = np.array([[0.3, 0.7]])
-    found = expected_logs(counts, z, communities)
+    found = by_community(expected_log, counts, z, communities.a)
     for k in range(2):
         expected = sum(
             z[0, j]
@@ -80,7 +88,7 @@ def test_expected_logs_equal_numerical_integration() -> None:
 
 def test_an_annotator_without_labels_belongs_as_the_shares_say() -> None:
     communities = random_communities(3, 4, 2)
-    z, terms = memberships(np.zeros((1, 4, 4)), communities)
+    z, terms = memberships(np.zeros((1, 4, 4)), communities.omega, communities.a)
     np.testing.assert_allclose(z[0], communities.omega, rtol=1e-12)
     np.testing.assert_allclose(terms, [0.0], atol=1e-12)
 
@@ -92,13 +100,13 @@ def test_tight_communities_are_tied(seed: int) -> None:
     theta = rng.dirichlet(np.ones(3), size=(2, 3))  # community, true class, answer
     omega, counts = rng.dirichlet(np.ones(2)), rng.gamma(1.0, size=(4, 3, 3))
     tied = Communities(np.full(3, 1 / 3), omega, 1e7 * theta)
-    z, _ = memberships(counts, tied)
+    z, _ = memberships(counts, tied.omega, tied.a)
     expected = np.array(
         [[omega[j] * math.exp((counts[n] * np.log(theta[j])).sum()) for j in range(2)] for n in range(4)]
     )
     np.testing.assert_allclose(z, expected / expected.sum(axis=1, keepdims=True), rtol=1e-3)
     logs_of = np.einsum("nl,lkp->nkp", z, np.log(theta))
-    np.testing.assert_allclose(expected_logs(counts, z, tied), logs_of, rtol=1e-3)
+    np.testing.assert_allclose(by_community(expected_log, counts, z, tied.a), logs_of, rtol=1e-3)
 
 
 def test_a_round_with_tight_communities_is_a_mean_field_round_of_pgm() -> None:
@@ -112,8 +120,10 @@ def test_a_round_with_tight_communities_is_a_mean_field_round_of_pgm() -> None:
     tied = Communities(psi, omega, 1e7 * theta.transpose(1, 0, 2))
     members = ConfusionSteps(CROWD, Engine())
     counts = members.expected_counts(w).counts
-    z, _ = memberships(counts, tied)
-    following = members.posterior(expected_logs(counts, z, tied), np.log(psi), np.zeros(len(psi)))
+    z, _ = memberships(counts, tied.omega, tied.a)
+    following = members.posterior(
+        by_community(expected_log, counts, z, tied.a), np.log(psi), np.zeros(len(psi))
+    )
     # log w_mk = log ψ_k + Σ_{labels of m} Σ_l z_nl log Θ_kly
     scores = np.tile(np.log(psi), (100, 1))
     for m, n, y in zip(CROWD.item, CROWD.annotator, CROWD.label, strict=True):
@@ -234,7 +244,7 @@ def log_evidence(annotations: ds.Annotations, communities: Communities) -> float
     for t in itertools.product(range(annotations.n_classes), repeat=annotations.n_items):
         counts = np.zeros((annotations.n_annotators,) + (annotations.n_classes,) * 2)
         np.add.at(counts, (annotations.annotator, np.array(t)[annotations.item], annotations.label), 1)
-        _, of_annotators = memberships(counts, communities)
+        _, of_annotators = memberships(counts, communities.omega, communities.a)
         terms.append(sum(math.log(communities.psi[k]) for k in t) + of_annotators.sum())
     return float(np.logaddexp.reduce(terms))
 
@@ -257,9 +267,7 @@ def test_an_annotators_matrix_is_its_posterior_mean() -> None:
     """Against integration over the mixture of communities, both rows of a 2 × 2 matrix at once."""
     communities = Communities(np.full(2, 0.5), np.array([0.4, 0.6]), 1 + random_communities(2, 2, 3).a)
     counts = np.array([[[2.0, 0.5], [1.0, 3.0]]])
-    model = ds.CBCC(2)
-    model.community_parameters_ = communities.a
-    z, _ = memberships(counts, communities)
+    z, _ = memberships(counts, communities.omega, communities.a)
 
     x, y = np.meshgrid(*[(np.arange(1000) + 0.5) / 1000] * 2)  # midpoints
     likelihood = x**2 * (1 - x) ** 0.5 * y * (1 - y) ** 3
@@ -268,7 +276,7 @@ def test_an_annotators_matrix_is_its_posterior_mean() -> None:
         for share, a in zip(communities.omega, communities.a, strict=True)
     )
     mean = [(joint * part).sum() / joint.sum() for part in (x, y)]
-    np.testing.assert_allclose(model._means(counts, z)[0, :, 0], mean, rtol=1e-4)
+    np.testing.assert_allclose(by_community(normalised, counts, z, communities.a)[0, :, 0], mean, rtol=1e-4)
 
 
 def community_crowd(

@@ -18,6 +18,7 @@ cannot lower (3) is for whole counts; docs/mathematics.md has one for the fracti
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from dissensus.engine import Engine, Restarts
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionModel, ConfusionSteps, Expected, log_chances, votes
+from dissensus.models.confusion import ConfusionModel, Expected, log_chances, votes
 from dissensus.models.ibcc import LEAST, MOST, expected_log, fixed_point, log_beta
 from dissensus.models.results import ClusterView
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
@@ -34,36 +35,28 @@ from dissensus.params import MAX_ITER, N_RESTARTS, SEED, TOL, fitted, integer, r
 
 
 @dataclass(frozen=True)
-class Communities:
-    """What is learned about the crowd."""
+class State:
+    """What is expected of the items' true classes, and what was learned of the crowd from it."""
 
+    expected: Expected
     psi: Array  # (P,)
     omega: Array  # (L,)
     a: Array  # (L, P, P): Dirichlet parameters of the members' matrices
-
-
-@dataclass(frozen=True)
-class State:
-    """What is expected of the items' true classes, and what was learned from it."""
-
-    expected: Expected
-    communities: Communities
     logs: Array  # (N, P, P): the E log π behind ``expected``; empty where that is the majority vote's
 
 
-def memberships(counts: Array, communities: Communities) -> tuple[Array, Array]:
+def memberships(counts: Array, omega: Array, a: Array) -> tuple[Array, Array]:
     """q(z_n = l) and each annotator's term of the bound (1)."""
-    a = communities.a[None] + counts[:, None]  # (N, L, P, P)
-    fit = log_beta(a) - log_beta(communities.a)[None]
-    return softmax_rows(fit.sum(axis=2) + safe_log(communities.omega))
+    fit = log_beta(a[None] + counts[:, None]) - log_beta(a)[None]  # of (N, L, P, P)
+    return softmax_rows(fit.sum(axis=2) + safe_log(omega))
 
 
-def expected_logs(counts: Array, z: Array, communities: Communities) -> Array:
-    """(N, P, P): E log π_nkp (2), one community at a time."""
-    logs = np.zeros_like(counts)
-    for share, a in zip(z.T, communities.a, strict=True):
-        logs += share[:, None, None] * expected_log(a + counts)
-    return logs
+def by_community(of: Callable[[Array], Array], counts: Array, z: Array, a: Array) -> Array:
+    """(N, P, P): Σ_l q(z_n = l) of(a_l + n_n), one community at a time."""
+    total = np.zeros_like(counts)
+    for share, own in zip(z.T, a, strict=True):
+        total += share[:, None, None] * of(own + counts)
+    return total
 
 
 class CBCC(ConfusionModel):
@@ -89,45 +82,37 @@ class CBCC(ConfusionModel):
     community_parameters_: Array = fitted("(L, P, P): Dirichlet parameters of each community's matrix")
 
     def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
-        steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(prior, annotations)
-        log_given = log_chances(given)
+        steps, given, log_given = self._begin(annotations, engine, prior)
         restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:
             state = monitor.resume(State)
             if state is None:
-                expected = steps.initial_counts(votes, given)
-                state = State(expected, self._first_communities(expected, monitor.rng), np.zeros(0))
+                state = self._start(steps.initial_counts(votes, given), monitor.rng)
             for _ in monitor:
-                expected, communities = state.expected, state.communities
+                expected, counts = state.expected, state.expected.counts
                 # annotators: each one's community, and what that adds to the bound (3)
-                z, annotator_terms = memberships(expected.counts, communities)
-                items = expected.item_mass @ safe_log(communities.psi) + expected.entropy
-                prior = communities.a.sum() / self.concentration
+                z, annotator_terms = memberships(counts, state.omega, state.a)
+                items = expected.item_mass @ safe_log(state.psi) + expected.entropy
+                prior = state.a.sum() / self.concentration
                 if monitor.report(float(annotator_terms.sum()) + float(items - prior), state):
                     break
                 # M: shares, and the communities' matrices by one step of Minka's fixed point
-                learned = Communities(
-                    normalised(expected.item_mass),
-                    normalised(column_sums(z)),
-                    fixed_point(expected.counts, z, communities.a, self.concentration),
-                )
+                psi, omega = normalised(expected.item_mass), normalised(column_sums(z))
+                a = fixed_point(counts, z, state.a, self.concentration)
                 # E: z is kept while π's posterior moves with a: each update can only raise the bound
-                logs = expected_logs(expected.counts, z, learned)
-                state = State(steps.e_step(logs, log_chances(learned.psi), log_given), learned, logs)
+                logs = by_community(expected_log, counts, z, a)  # E log π_nkp (2)
+                state = State(steps.e_step(logs, log_chances(psi), log_given), psi, omega, a, logs)
         best, state = restarts.best, restarts.best.state
-        counts, communities = state.expected.counts, state.communities
         if state.logs.size:
-            self.posterior_ = steps.posterior(state.logs, log_chances(communities.psi), log_given)
+            self.posterior_ = steps.posterior(state.logs, log_chances(state.psi), log_given)
         else:
             self.posterior_ = steps.initial_posterior(votes, given)
-        self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a
-        self.annotator_clusters_, _ = memberships(counts, communities)
-        self.confusion_ = self._means(counts, self.annotator_clusters_)
-        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
-        self._finish(annotations.annotator_load)
+        self.psi_, self.omega_, self.community_parameters_ = state.psi, state.omega, state.a
+        self.annotator_clusters_, _ = memberships(state.expected.counts, state.omega, state.a)
+        self.confusion_ = by_community(normalised, state.expected.counts, self.annotator_clusters_, state.a)
+        self._finish(annotations.annotator_load, best)
 
-    def _first_communities(self, expected: Expected, rng: np.random.Generator) -> Communities:
+    def _start(self, expected: Expected, rng: np.random.Generator) -> State:
         """Communities of random annotators around the crowd's matrix."""
         counts = expected.counts
         L, P = self.n_annotator_clusters, counts.shape[1]
@@ -135,18 +120,12 @@ class CBCC(ConfusionModel):
         matrices = normalised(np.tensordot(z.T, counts, axes=1) + counts.sum(axis=0) / len(counts) + 1.0 / P)
         psi, omega = normalised(expected.item_mass), np.full(L, 1.0 / L)
         # Minka's step, cut to the bounds, is the best point within them only for one that began there.
-        return Communities(psi, omega, np.clip(self.concentration * matrices, LEAST, MOST))
-
-    def _means(self, counts: Array, z: Array) -> Array:
-        """(N, P, P): posterior means of the annotators' matrices."""
-        matrices = np.zeros_like(counts)
-        for share, a in zip(z.T, self.community_parameters_, strict=True):
-            matrices += share[:, None, None] * normalised(a + counts)
-        return matrices
+        a = np.clip(self.concentration * matrices, LEAST, MOST)
+        return State(expected, psi, omega, a, np.zeros(0))
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        communities = Communities(fitted.psi_, fitted.omega_, fitted.community_parameters_)
-        return self._means(counts, memberships(counts, communities)[0])
+        a = fitted.community_parameters_
+        return by_community(normalised, counts, memberships(counts, fitted.omega_, a)[0], a)
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """True classes and communities."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import xlogy
 
-from dissensus.engine import Block, Engine
+from dissensus.engine import Block, ConvergenceMonitor, Engine
 from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
@@ -159,9 +159,8 @@ class ConfusionSteps:
         Classes are compared with the first, so that its logarithms must be finite: `safe_log` ends at −708.
         """
         rows, ratios = self._rows(log_given), _log_ratios(_by_cell(log_matrices))
-        posteriors, _ = zip(
-            *self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios), strict=True
-        )
+        parts = self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios)
+        posteriors, _ = zip(*parts, strict=True)
         return np.concatenate(posteriors)
 
     def e_step(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
@@ -176,24 +175,23 @@ class ConfusionSteps:
 
     def initial_posterior(self, start: Start, prior: Array | None = None) -> Array:
         """(items, classes): where EM starts, by the items' own labels times their prior."""
-        rows = self._rows(np.ones(self.shape[2]) if prior is None else prior)
-        parts = self.blocks.map(_initial_step, rows, start=start, crowd=self._class_counts)
+        parts = self.blocks.map(_initial_step, self._rows(prior), start=start, crowd=self._class_counts)
         return np.concatenate(list(parts))
 
     def initial_counts(self, start: Start, prior: Array | None = None) -> Expected:
         """Expected counts under the initial posterior."""
-        rows = self._rows(np.ones(self.shape[2]) if prior is None else prior)
+        rows = self._rows(prior)
         return self._sum(self.blocks.map(_initial_counts_step, rows, start=start, crowd=self._class_counts))
 
     def expected_counts(self, w: Array, prior: Array | None = None) -> Expected:
         """What the M-step consumes, for beliefs (items, K) under the items' prior."""
-        rows = self._rows(np.ones(w.shape[1]) if prior is None else prior)
-        return self._sum(self.blocks.map(_counts_step, zip(self._rows(w), rows, strict=True)))
+        rows = zip(self._rows(w), self._rows(prior), strict=True)
+        return self._sum(self.blocks.map(_counts_step, rows))
 
-    def _rows(self, table: Array) -> list[Array]:
-        """Each block's rows of a table of all items; one row for all goes to every block."""
-        if table.ndim == 1:
-            return [table] * len(self.blocks.blocks)
+    def _rows(self, table: Array | None) -> list[Array]:
+        """Each block's rows of a table of all items; one row for all (None: of ones) goes to every block."""
+        if table is None or table.ndim == 1:
+            return [np.ones(1) if table is None else table] * len(self.blocks.blocks)
         return [table[block.items] for block in self.blocks.blocks]
 
     def _sum(self, parts: Iterable[Part]) -> Expected:
@@ -327,19 +325,30 @@ class ConfusionModel(Model):
 
     fit = fit_truth
 
-    def _known_before(self, prior: Any, annotations: Annotations) -> Array:
-        """(items, classes): the item prior, classes that nobody gave damped; or one row for all."""
-        given = np.ones(annotations.n_classes)
-        if prior is not None:
-            given = normalised(checked_prior(self, prior, annotations))
-        return given if self.unseen == 1.0 else normalised(given * damping(annotations.counts, self.unseen))
+    def _begin(
+        self, annotations: Annotations, engine: Engine, prior: Any
+    ) -> tuple[ConfusionSteps, Array, Array]:
+        """The steps, and (items, classes) the item prior and its logarithm; or one row for all items.
 
-    def _finish(self, load: NDArray[Any] | None = None) -> None:
-        """The answer to the question asked about each item; with ``load``, the population's matrix first."""
-        if load is not None:
+        Classes that nobody gave to an item are damped.
+        """
+        known = np.ones(annotations.n_classes)
+        if prior is not None:
+            known = normalised(checked_prior(self, prior, annotations))
+        if self.unseen < 1.0:
+            known = normalised(known * damping(annotations.counts, self.unseen))
+        return ConfusionSteps(annotations, engine), known, log_chances(known)
+
+    def _finish(self, load: NDArray[Any] | None = None, monitor: ConvergenceMonitor | None = None) -> None:
+        """The answer to the question asked about each item.
+
+        After a fit: the population's matrix by the annotators' ``load``, and how the ``monitor`` ended.
+        """
+        if load is not None and monitor is not None:
             # C_kp = Σ_n load_n π_nkp / Σ_n load_n
             weights = load if self.weight_by == "labels" else np.ones(len(load))
             self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
+            self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         if self.estimate == "truth":
             self.prior_distribution_, self.label_distributions_ = self.psi_, self.posterior_
         else:
@@ -373,18 +382,8 @@ class ConfusionModel(Model):
         one, crowd, load = np.ones(1), self.crowd_confusion_, np.ones(len(self.confusion_))
         if annotator_load is not None and self.weight_by == "labels":
             load = np.asarray(annotator_load, np.float64)
-        return ClusterView(
-            self.posterior_,
-            None,
-            crowd[:, None],
-            self.psi_,
-            one,
-            one,
-            crowd,
-            true_classes=True,
-            matrices=self.confusion_,
-            annotator_weights=normalised(load),
-        )
+        classes = self.posterior_, None, crowd[:, None], self.psi_, one, one, crowd
+        return ClusterView(*classes, True, matrices=self.confusion_, annotator_weights=normalised(load))
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: the chance of the right answer on an item drawn at random."""

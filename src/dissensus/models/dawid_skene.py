@@ -23,7 +23,7 @@ from scipy.special import xlogy
 
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionModel, ConfusionSteps, log_chances, shares, votes
+from dissensus.models.confusion import ConfusionModel, log_chances, shares, votes
 from dissensus.numerics import Array, normalised, safe_log
 from dissensus.params import MAX_ITER, TOL, real, setting
 
@@ -51,9 +51,7 @@ class DawidSkene(ConfusionModel):
 
     def _fit(self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         """EM on the log-posterior (1)."""
-        steps = ConfusionSteps(annotations, engine)
-        prior = self._known_before(prior, annotations)
-        log_prior = log_chances(prior)
+        steps, prior, log_prior = self._begin(annotations, engine, prior)
         anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         skills = monitor.resume(Skills)
@@ -73,8 +71,7 @@ class DawidSkene(ConfusionModel):
         self.psi_ = skills.psi
         self.confusion_ = self._matrices(skills.annotators)
         self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
-        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
-        self._finish(annotations.annotator_load)
+        self._finish(annotations.annotator_load, monitor)
 
     def _anchor(self, counts: Array) -> Array:
         """C: the crowd's matrix under the majority vote, one pseudo-label spread over each row."""

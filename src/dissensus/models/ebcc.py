@@ -25,7 +25,7 @@ import numpy as np
 
 from dissensus.engine import Engine, Restarts
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import UNSEEN, ConfusionModel, ConfusionSteps, Expected, log_chances, shares
+from dissensus.models.confusion import UNSEEN, ConfusionModel, Expected, shares
 from dissensus.models.ibcc import expected_log, fixed_prior, gain
 from dissensus.numerics import Array, normalised
 from dissensus.params import MAX_ITER, N_RESTARTS, SEED, TOL, fitted, integer, real, setting
@@ -55,10 +55,8 @@ class EBCC(ConfusionModel):
     subtype_crowd_confusion_: Array = fitted("(P · G, P): P(answer | subtype) of the population")
 
     def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
-        steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(prior, annotations)
-        known = np.repeat(given, self.n_subtypes, axis=-1)
-        log_known = log_chances(known)
+        steps, given, log_given = self._begin(annotations, engine, prior)
+        known, log_known = (np.repeat(table, self.n_subtypes, axis=-1) for table in (given, log_given))
         # (P · G, P): a, the same for all subtypes of a class
         prior = np.repeat(fixed_prior(annotations.n_classes), self.n_subtypes, axis=0)
         restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
@@ -84,8 +82,7 @@ class EBCC(ConfusionModel):
         weights = load if self.weight_by == "labels" else np.ones(len(load))
         self.subtype_crowd_confusion_ = normalised(np.tensordot(weights, rows, axes=1))
         self._set_states(steps.posterior(logs, log_shares, log_known), rows)
-        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
-        self._finish(annotations.annotator_load)
+        self._finish(annotations.annotator_load, best)
 
     def _logs(self, expected: Expected, prior: Array) -> tuple[Array, Array]:
         """E log π (N, P · G, P), and E log ψ + E log τ (P · G,)."""

@@ -27,7 +27,7 @@ from scipy.special import digamma, gammaln
 
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import UNSEEN, ConfusionModel, ConfusionSteps, Expected, log_chances, shares
+from dissensus.models.confusion import UNSEEN, ConfusionModel, Expected, shares
 from dissensus.numerics import Array, normalised
 from dissensus.params import MAX_ITER, TOL, choice, fitted, real, setting
 
@@ -104,9 +104,7 @@ class IBCC(ConfusionModel):
     prior_parameters_: Array = fitted("(P, P): a")
 
     def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
-        steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(prior, annotations)
-        log_given = log_chances(given)
+        steps, given, log_given = self._begin(annotations, engine, prior)
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
         if state is None:
@@ -129,8 +127,7 @@ class IBCC(ConfusionModel):
         self.posterior_ = steps.posterior(expected_log(state.a + counts), log_psi, log_given)
         self.psi_ = normalised(np.exp(log_psi))
         self.confusion_ = normalised(state.a + counts)
-        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
-        self._finish(annotations.annotator_load)
+        self._finish(annotations.annotator_load, monitor)
 
     def _bound(self, expected: Expected, a: Array) -> float:
         """The bound (4)."""

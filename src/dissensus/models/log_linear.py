@@ -64,15 +64,7 @@ from numpy.typing import NDArray
 
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import (
-    UNSEEN,
-    ConfusionModel,
-    ConfusionSteps,
-    Expected,
-    log_chances,
-    shares,
-    votes,
-)
+from dissensus.models.confusion import UNSEEN, ConfusionModel, Expected, shares, votes
 from dissensus.models.ibcc import expected_log, gain
 from dissensus.numerics import Array, normalised
 from dissensus.params import MAX_ITER, TOL, fitted, setting
@@ -192,11 +184,8 @@ def with_variances(counts: Array, own: Answering) -> Answering:
 def with_precisions(own: Answering) -> Answering:
     """κ_x = (size + 2) / (Σ (x² + v) + 2 τ_x²): the maximum of F."""
     parts = ((own.u, own.v_u), (own.b, own.v_b), (own.e, own.v_e))
-    learned = [
-        (x.size + 2) / (float((x**2 + v).sum()) + 2 * tau**2)
-        for (x, v), tau in zip(parts, FIRST_DEVIATIONS, strict=True)
-    ]
-    return replace(own, precisions=np.array(learned))
+    sizes, squares = zip(*((x.size, float((x**2 + v).sum())) for x, v in parts), strict=True)
+    return replace(own, precisions=(np.array(sizes) + 2) / (np.array(squares) + 2 * FIRST_DEVIATIONS**2))
 
 
 # ---- gold ----------------------------------------------------------------------------------------------
@@ -260,9 +249,7 @@ class LogLinear(ConfusionModel):
     precisions_: Array = fitted("(3,): κ")
 
     def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
-        steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(prior, annotations)
-        log_given = log_chances(given)
+        steps, given, log_given = self._begin(annotations, engine, prior)
         class_prior = np.ones(annotations.n_classes)
         # the crowd's matrix, one label spread over each row
         matrix = steps.initial_counts(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
@@ -295,8 +282,7 @@ class LogLinear(ConfusionModel):
         self.confusion_ = np.exp(log_matrices(own))
         self.crowd_logits_, self.decidedness_, self.likings_ = own.C, own.u, own.b
         self.precisions_ = own.precisions
-        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
-        self._finish(annotations.annotator_load)
+        self._finish(annotations.annotator_load, monitor)
 
     def _start(self, counts: Array, crowd: Array, precisions: Array = FIRST_DEVIATIONS**-2.0) -> Answering:
         """Every annotator is the crowd."""
@@ -305,8 +291,7 @@ class LogLinear(ConfusionModel):
         return with_variances(counts, Answering(crowd, u, b, e, u, b, e, precisions))
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        crowd = fitted.crowd_logits_
-        own = self._start(counts, crowd, fitted.precisions_)
+        own = self._start(counts, fitted.crowd_logits_, fitted.precisions_)
         for _ in range(STEPS_OF_NEW):
-            own = with_variances(counts, newton(counts, own, crowd, crowd_too=False))
+            own = with_variances(counts, newton(counts, own, own.C, crowd_too=False))
         return np.exp(log_matrices(own))

@@ -23,7 +23,7 @@ import numpy as np
 
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionModel, ConfusionSteps, log_chances, shares
+from dissensus.models.confusion import ConfusionModel, shares
 from dissensus.models.ibcc import expected_log, log_beta
 from dissensus.numerics import Array, normalised
 from dissensus.params import MAX_ITER, TOL, fitted, setting
@@ -80,9 +80,8 @@ class MACE(ConfusionModel):
     strategies_: Array = fitted("(N, P): E ξ")
 
     def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
-        steps = ConfusionSteps(annotations, engine)
-        given = self._known_before(prior, annotations)
-        log_given, flat = log_chances(given), np.full(annotations.n_classes, -np.log(annotations.n_classes))
+        steps, given, log_given = self._begin(annotations, engine, prior)
+        flat = np.full(annotations.n_classes, -np.log(annotations.n_classes))
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         own = monitor.resume(Spammers)
         if own is None:
@@ -99,8 +98,7 @@ class MACE(ConfusionModel):
         knows, self.strategies_ = normalised(own.knowing), normalised(own.strategy)
         self.knowing_ = knows[:, 0]
         self.confusion_ = matrices(knows[:, :1], knows[:, 1:] * self.strategies_)
-        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
-        self._finish(annotations.annotator_load)
+        self._finish(annotations.annotator_load, monitor)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         own = learned(counts, FIRST_KNOWING, 1 - FIRST_KNOWING)
