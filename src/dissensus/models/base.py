@@ -124,13 +124,14 @@ class Model:
     def _checked(self, annotations: Any, given: dict[str, Any]) -> Annotations:
         """Check settings, labels and memory before work begins."""
         self.check_params()
-        labels = as_annotations(annotations, self._reads_as)
+        plain = isinstance(annotations, Annotations)
+        labels = annotations if plain else as_annotations(annotations, self._reads_as)
         for name in BY_ROW:
             rows = given.get(name)
             placed = None if rows is None else by_item(rows, labels.item_vocabulary, name)
             if placed is not None:
                 given[name] = placed
-            elif rows is not None and labels is not annotations:
+            elif rows is not None and not plain:
                 raise unknown_order(name)
         if given.get("features") is not None and not self.uses_features:
             warn(f"{self!r} does not use features; set use_features=True, or fit DirichletRegression", 4)
