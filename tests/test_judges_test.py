@@ -92,8 +92,8 @@ def test_a_case_worked_by_hand():
     found = may_replace(answers, 0, 0.15)
     # Item 0: of h0's remaining humans (0, 1) one agrees with h0, one with the judge: both indicators are 1;
     # h1 alike; of h2's (0, 0) none agrees with h2 nor with the judge: 1 and 1. Item 1: all agree: 1 and 1.
-    assert found.difference == 0.0
-    assert found.n_left_out == 3
+    assert found.pooled_difference == 0.0
+    assert found.n_humans_left_out == 3
     assert math.isnan(found.winning_rate)
 
 

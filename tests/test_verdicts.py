@@ -88,8 +88,8 @@ def test_the_share_of_spammers_is_learned_from_the_crowd():
     looks = np.zeros((1, 50))
     clean, dirty = np.full(50, -8.0), np.full(50, 8.0)
     clean[0] = dirty[0] = 2.0
-    few = evidence.Accounts(looks, clean[None]).probability()
-    many = evidence.Accounts(looks, dirty[None]).probability()
+    few = evidence.spam_probability(evidence.at_even_odds(looks, clean[None]))
+    many = evidence.spam_probability(evidence.at_even_odds(looks, dirty[None]))
     assert few[0] < 0.5 < 0.9 < many[0]
     # 49 sure ones and one: (a + 49 + p) / (a + b + 50), p itself by Bayes' rule
     share = (evidence.SPAM_PRIOR[0] + 49 + many[0]) / (sum(evidence.SPAM_PRIOR) + 50)

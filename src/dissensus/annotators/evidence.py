@@ -53,32 +53,25 @@ SPAM_PRIOR = (1.0, 9.0)  # Beta of the share of spammers
 TINY = 1e-12
 
 
-@dataclass(frozen=True)
-class Accounts:
-    """How well each kind of account explains every annotator's labels: logarithms of evidence, by draw."""
-
-    looks: Array  # (T, N): a cluster of people who look, or ways of their own
-    spam: Array  # (T, N)
-
-    def even(self) -> Array:
-        """(N,): P(spam | labels) if spam and looking were equally likely beforehand."""
-        # of the draws, all but a quarter speak at least so much for spam
-        odds = np.quantile(self.looks - self.spam, CAUTION, axis=0)
-        return np.asarray(1 / (1 + np.exp(np.clip(odds, -700, 700))))
-
-    def probability(self) -> Array:
-        """(N,): P(spam | labels), the share of spammers learned from the whole crowd."""
-        share = SPAM_PRIOR[0] / sum(SPAM_PRIOR)
-        even = self.even()
-        for _ in range(100):
-            spam = share * even / (share * even + (1 - share) * (1 - even))
-            # mean of a Beta(a, b) that has seen the expected counts: (a + Σ p) / (a + b + N)
-            share = (SPAM_PRIOR[0] + spam.sum()) / (sum(SPAM_PRIOR) + len(spam))
-        return np.asarray(share * even / (share * even + (1 - share) * (1 - even)))
+def at_even_odds(looks: Array, spam: Array) -> Array:
+    """(N,): P(spam | labels) were both as likely beforehand, from log evidence (T, N) of both."""
+    # of the draws, all but a quarter speak at least so much for spam
+    odds = np.quantile(looks - spam, CAUTION, axis=0)
+    return np.asarray(1 / (1 + np.exp(np.clip(odds, -700, 700))))
 
 
-def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) -> Accounts:
-    """The accounts of all annotators; ``labels`` (3, E) are codes of item, annotator and class."""
+def spam_probability(even: Array) -> Array:
+    """(N,): P(spam | labels), the share of spammers learned from the whole crowd; ``even``: at even odds."""
+    share = SPAM_PRIOR[0] / sum(SPAM_PRIOR)
+    for _ in range(100):
+        spam = share * even / (share * even + (1 - share) * (1 - even))
+        # mean of a Beta(a, b) that has seen the expected counts: (a + Σ p) / (a + b + N)
+        share = (SPAM_PRIOR[0] + spam.sum()) / (sum(SPAM_PRIOR) + len(spam))
+    return np.asarray(share * even / (share * even + (1 - share) * (1 - even)))
+
+
+def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) -> Array:
+    """(N,): P(spam | labels) at even odds; ``labels`` (3, E) are codes of item, annotator and class."""
     N, P = draws.matrices.shape[1:3]
     # at most MOST_LABELS labels of each annotator, chosen by chance, sorted by annotator
     rng = np.random.default_rng([seed, 1 << 23])
@@ -93,7 +86,7 @@ def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) ->
     n_draws = min(len(draws), int(np.clip(MOST_CELLS // cells, LEAST_DRAWS, MOST_DRAWS)))
     chosen = np.unique(np.linspace(0, len(draws) - 1, n_draws).astype(int))
     looks, spam = zip(*(draw_evidence(draws, int(t), seen, weights, nu) for t in chosen), strict=True)
-    return Accounts(np.stack(looks), np.stack(spam))
+    return at_even_odds(np.stack(looks), np.stack(spam))
 
 
 def log_spam(counts: Array, nu: Array) -> Array:

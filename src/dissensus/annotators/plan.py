@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from dissensus.annotators.judge_detection import are_models
 from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, judged, posterior
-from dissensus.annotators.verdicts import INTERVAL as VERDICTS_INTERVAL
 from dissensus.errors import bad_parameter
 from dissensus.labels.agreement import agreement, krippendorff_alpha
 from dissensus.labels.annotations import Annotations
@@ -275,7 +274,7 @@ def plan_labels(
     # the variance of a Dirichlet worth v labels is as 1 / (v + 1): width · √((v + 1) / (v + 1 + j)) = target
     goal = 1.0 if target_interval is None else target_interval
     missing = np.ceil((known.worth + 1) * np.maximum((width / goal) ** 2 - 1, 0)).astype(np.int64)
-    found = judged(drawn, None, VERDICTS_INTERVAL)
+    found = judged(drawn, None)
     people = may_be_asked(annotations, found)
     left = people_left(annotations, people)
     more = np.minimum(missing, left)

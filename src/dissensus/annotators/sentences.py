@@ -172,19 +172,19 @@ def adjudicate_sentence(
 
 def more_sentence(counts: NDArray[Any], items: NDArray[np.intp]) -> Sentence | None:
     """Items that need a label more, if theirs do agree less, or are fewer, than those of the rest."""
-    rest = np.setdiff1d(np.flatnonzero(counts.sum(axis=1) > 0), items)
     if not len(items):
         return None
+    rest = np.setdiff1d(np.flatnonzero(counts.sum(axis=1) > 0), items)
     own, others = counts[items].sum(axis=1), counts[rest].sum(axis=1)
-    tops = [counts[some].max(axis=1) / np.maximum(n, 1) for some, n in ((items, own), (rest, others))]
-    if len(rest) and not (tops[0].mean() < tops[1].mean() or own.mean() < others.mean()):
+    top, usual = ((counts[m].max(axis=1) / np.maximum(n, 1)) for m, n in ((items, own), (rest, others)))
+    if len(rest) and not (top.mean() < usual.mean() or own.mean() < others.mean()):
         return None
     have = f"they have {own.mean():.1f} on average, and their"
     have = have if len(items) > 1 else f"it has {count(int(own[0]), 'label')}, and its"
     text = (
         f"Ask for more labels on {count(len(items), 'item')}: {have} "
-        f"most frequent answer has {percent(float(tops[0].mean()))} of them"
-        + (f" ({percent(float(tops[1].mean()))} elsewhere)." if len(rest) else ".")
+        f"most frequent answer has {percent(float(top.mean()))} of them"
+        + (f" ({percent(float(usual.mean()))} elsewhere)." if len(rest) else ".")
     )
     return Sentence(text, "more", items=items)
 
@@ -327,10 +327,9 @@ def groups_sentence(n: int, contrast: Sentence | None) -> Sentence | None:
     """That annotators answer in several ways, and where it shows most."""
     if contrast is None or n < 2:
         return None
-    advice = "Keep them apart, or say in the guideline who is right."
-    return Sentence(
-        f"Annotators answer in {n} different ways. {contrast} {advice}", "groups", parts=[contrast]
-    )
+    text = f"Annotators answer in {n} different ways. {contrast} "
+    text += "Keep them apart, or say in the guideline who is right."
+    return Sentence(text, "groups", parts=[contrast])
 
 
 def column_sentence(
@@ -412,11 +411,9 @@ def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None
 def judges_words(names: Sequence[str], rows: Sequence[Mapping[str, Any]], epsilon: float) -> str:
     """Which judges may replace a human."""
     passed = [name for name, row in zip(names, rows, strict=True) if row["passed"]]
-    of = count(len(names), "judge")
-    if not passed:
-        return f"None of {of} may replace a human by the alternative annotator test (epsilon {epsilon:g})."
-    may = listed([quoted(name) for name in passed])
-    return f"{len(passed)} of {of} may replace a human by the alternative annotator test: {may}."
+    may = f": {listed([quoted(name) for name in passed])}" if passed else f" (epsilon {epsilon:g})"
+    of = f"{len(passed) or 'None'} of {count(len(names), 'judge')}"
+    return f"{of} may replace a human by the alternative annotator test{may}."
 
 
 def test_words(epsilon: float, nominal: bool) -> str:

@@ -173,16 +173,6 @@ class _Sums:
     def __add__(self, other: _Sums) -> _Sums:
         return _Sums(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
-    @property
-    def truth(self) -> Array:
-        """(N, P): Σ_e w_ek."""
-        return np.asarray(self.counts.sum(axis=2))
-
-    @property
-    def answers(self) -> Array:
-        """(N, P): Σ_e Y_ek."""
-        return np.asarray(self.counts.sum(axis=1))
-
 
 def _counted(annotations: Annotations, w: Array) -> _Sums:
     """The sums over all labels, for P(true class) of every item."""
@@ -251,7 +241,7 @@ def _half_width(error: Array, E: Array, interval: float) -> Array:
 def _skill(sums: _Sums, interval: float) -> Array:
     """(N, 3): skill (1) and its interval."""
     E = np.maximum(sums.load, 1.0)
-    w, y = sums.truth / E[:, None], sums.answers / E[:, None]
+    w, y = sums.counts.sum(axis=2) / E[:, None], sums.counts.sum(axis=1) / E[:, None]
     gain = np.einsum("nkk->n", sums.counts) / E - (w * y).sum(axis=1)  # the mean of d
     own = np.maximum(sums.spread / E - gain**2, 0.0) / np.maximum(E - 1, 1)
     # shuffled: Var(Σ_e d_e) = Σ_kl S^w_kl S^Y_kl / (E − 1), S being sums of products about the mean
@@ -270,9 +260,10 @@ def _skill(sums: _Sums, interval: float) -> Array:
 def _bias(sums: _Sums, interval: float) -> Array:
     """(N, P, 3): bias (2) and its interval."""
     E = np.maximum(sums.load, 1.0)[:, None]
-    bias = (sums.answers - sums.truth) / E
+    answers = sums.counts.sum(axis=1)
+    bias = (answers - sums.counts.sum(axis=2)) / E
     # Σ_e (Y − w')² = Σ Y − 2 Σ Y w' + Σ w'²
-    squares = sums.answers - 2 * np.einsum("nkk->nk", sums.counts) + np.einsum("nkk->nk", sums.products)
+    squares = answers - 2 * np.einsum("nkk->nk", sums.counts) + np.einsum("nkk->nk", sums.products)
     error = np.sqrt(np.maximum(squares / E - bias**2, 0.0) / np.maximum(E - 1, 1))
     half = _half_width(error, E, interval)
     return np.stack([bias, bias - half, bias + half], axis=-1)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from dissensus.annotators.evidence import informative, weigh
+from dissensus.annotators.evidence import informative, spam_probability, weigh
 from dissensus.annotators.sentences import (
     Sentence,
     blind_sentence,
@@ -266,22 +266,22 @@ def _apart(one: Array, other: Array) -> NDArray[np.bool_]:
 # ---- judging ------------------------------------------------------------------------------------------
 
 
-def judged(model: HPGM, known: Annotations | None, interval: float) -> AnnotatorVerdicts:
+def judged(model: HPGM, known: Annotations | None, interval: float = INTERVAL) -> AnnotatorVerdicts:
     """The verdicts of a fitted model; ``known`` are its labels where they are given (they may have gold)."""
     load = np.bincount(model.learned_rows_[1], minlength=len(model.annotators_))
-    accounts = weigh(model.draws_, model.learned_rows_, model.annotator_weights_, model.seed)
+    even = weigh(model.draws_, model.learned_rows_, model.annotator_weights_, model.seed)
     # the model's whole draws; of a large crowd, some of them
     n_draws = min(max(FEWEST_DRAWS, MOST_NUMBERS // model.draws_.matrices[0].size), len(model.draws_))
     draws = model.draws_.take(np.unique(np.linspace(0, len(model.draws_) - 1, n_draws).astype(int)))
     sides = [sides_of(draws, t, model.annotator_weights_, load) for t in range(len(draws))]
     drawn = list(draws.annotator_draws(model.seed))
     information = np.stack([draw.information for draw in drawn])
-    spam = accounts.probability()
+    spam = spam_probability(even)
     low, high = (spiked_quantile(information, spam, (1 + end * interval) / 2) for end in (-1, 1))
     minority = (1 - spam) * np.mean([side.minority() for side in sides], axis=0)
     error = np.maximum(np.mean([side.error() for side in sides], axis=0), wrong_by_gold(known, len(load)))
     error = (1 - spam) * error
-    verdict, probability = decided(spam, accounts.even(), minority, error)
+    verdict, probability = decided(spam, even, minority, error)
     typical, labels = typical_draw(sides), model.training_labels()
     votes = Votes.of(labels)
     names = [str(name) for name in model.classes_]
@@ -350,10 +350,8 @@ def decided(spam: Array, even: Array, minority: Array, error: Array) -> tuple[ND
     verdict = np.full(len(spam), TYPICAL, dtype=object)
     probability = np.clip(1 - spam - minority - error, 0, 1)
     # of two words that accuse nobody the likelier one; of an error one must be sure
-    for name, chance, likely in (
-        (MINORITY, minority, minority > probability),
-        (ERROR, error, error >= LIKELY),
-    ):
+    likely_ones = (MINORITY, minority, minority > probability), (ERROR, error, error >= LIKELY)
+    for name, chance, likely in likely_ones:
         verdict[likely], probability[likely] = name, chance[likely]
     # whoever surely errs by rule follows the items, so that their labels are enough
     few = (even > EXCLUDED) & ~((error >= SURE) & (spam <= EXCLUDED))

@@ -300,9 +300,8 @@ def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
     for estimate in ("annotators", "population") if table else ():
         best = max(table, key=lambda row: row.measure(estimate))
         gaps.append([BEST if row is best else best.ahead_of(row, estimate) for row in table])
-    return [
-        replace(row, behind=pair, behind_items=item) for row, pair, item in zip(table, *gaps, strict=True)
-    ]
+    rows = zip(table, *gaps, strict=True)
+    return [replace(row, behind=pair, behind_items=item) for row, pair, item in rows]
 
 
 def score_rows(scores: Iterable[HeldOut | Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -396,10 +395,9 @@ def applies(model: Model, annotations: Annotations) -> bool:
             return False
     if (model._needs_annotators and annotations.anonymous) or _too_wide(model, annotations):
         return False
-    allowed = current().memory or physical_memory()
-    return model.memory_needed(annotations) <= allowed and (
-        model._sizes_are_bounds or fits(model.get_params(deep=False), annotations)
-    )
+    if model.memory_needed(annotations) > (current().memory or physical_memory()):
+        return False
+    return model._sizes_are_bounds or fits(model.get_params(deep=False), annotations)
 
 
 # ---- one true class -----------------------------------------------------------------------------------

@@ -185,19 +185,14 @@ def label_efficiency(kl: float, curve: Sequence[float]) -> float:
     ∞ where the curve does not come down to it, 0 where one label already does better.
     """
     falling = np.minimum.accumulate(np.asarray(curve, dtype=np.float64))
-    if kl < falling[-1]:
-        return float("inf")
-    if kl > falling[0]:
-        return 0.0
     # np.interp wants rising abscissae: the curve from its end
-    return float(np.interp(kl, falling[::-1], np.arange(len(falling), 0, -1.0)))
+    labels = np.arange(len(falling), 0, -1.0)
+    return float(np.interp(kl, falling[::-1], labels, left=np.inf, right=0.0))
 
 
 def efficiency_words(efficiency: float, pool: int) -> str:
     """As a table shows it: a number between 1 and the pool, or that it lies beyond."""
-    if efficiency == float("inf"):
-        return f"> {pool}"
-    return "< 1" if efficiency == 0.0 else f"{efficiency:.1f}"
+    return {float("inf"): f"> {pool}", 0.0: "< 1"}.get(efficiency, f"{efficiency:.1f}")
 
 
 # ---- the models ---------------------------------------------------------------------------------------
@@ -314,11 +309,12 @@ class Recovery(Shown):
             A number of labels that was shown (R).
         """
         asked = {one.name for one in self.results}
-        ours, theirs = (
-            (self.best(name, R) if name != COUNTS or name in asked else self.counts[R - 1]).rows
-            for name, R in ((first, labels_shown), (second, labels_shown))
-        )
-        return self.resamples.interval(ours - theirs)
+
+        def rows(name: str) -> Array:
+            counted = name == COUNTS and name not in asked
+            return (self.counts[labels_shown - 1] if counted else self.best(name, labels_shown)).rows
+
+        return self.resamples.interval(rows(first) - rows(second))
 
     def rows(self, every: bool = False) -> list[dict[str, Any]]:
         """One row per number of labels and group (its best model), or every model with ``every``."""

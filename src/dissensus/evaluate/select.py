@@ -240,10 +240,8 @@ def _rank_correlation(table: Any) -> float:
 
 def _standard_error(values: Iterable[float]) -> float:
     numbers = np.array(list(values))
-    if len(numbers) < 2:
-        return float("nan")
     with np.errstate(invalid="ignore"):
-        return float(numbers.std(ddof=1) / np.sqrt(len(numbers)))
+        return float(numbers.std(ddof=1) / np.sqrt(len(numbers))) if len(numbers) > 1 else float("nan")
 
 
 # ---- the search ---------------------------------------------------------------------------------------

@@ -62,10 +62,10 @@ class Replacement:
     advantage: float  # ρ
     humans: NDArray[np.intp]  # codes of the humans tested
     p_values: Array  # of each
-    n_left_out: int  # humans with too few items
-    difference: float  # pooled mean of H − W
+    n_humans_left_out: int  # with too few items
+    pooled_difference: float  # pooled mean of H − W
     standard_error: float
-    p_pooled: float
+    pooled_p: float
     freedom: int  # degrees of freedom of the pooled test
     labels_needed: float  # more labels until it decides: 0 where it passed, ∞ where they would not help
 
@@ -77,12 +77,12 @@ class Replacement:
     @property
     def pooled_passed(self) -> bool:
         """Whether the average human may be replaced."""
-        return self.p_pooled < LEVEL
+        return self.pooled_p < LEVEL
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Of the pooled difference."""
         half = self.standard_error * float(stdtrit(max(self.freedom, 1), (1 + level) / 2))
-        return self.difference - half, self.difference + half
+        return self.pooled_difference - half, self.pooled_difference + half
 
 
 def may_replace(answers: Answers, judge: int, epsilon: float) -> Replacement:
@@ -256,7 +256,7 @@ def _bias(answers: Answers, apart: Array) -> tuple[str, float, float]:
     """What the judge gives more often than humans, or how much higher its numbers are; and the error."""
     n, v = len(apart), answers.values
     if not n:
-        return "", float("nan"), float("nan")
+        return "", math.nan, math.nan
     apart = apart if v is None else (apart @ v)[:, None]
     mean = apart.mean(axis=0)
     most = int(largest_bias(mean))

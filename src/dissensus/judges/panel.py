@@ -81,10 +81,8 @@ def panel_of(answers: Answers) -> Panel | None:
     half = float(stdtrit(N_PARTS - 1, 0.975) * error)
     # only now between 1 and k: cut in every part, they would all be k, and the interval of no width
     votes, low, high = np.clip([estimate, estimate - half, estimate + half], 1.0, k).tolist()
-    return Panel(
-        judges, correlation, votes, low, high,
-        grouped(correlation), vote_weights(correlation), int(known.sum()),
-    )  # fmt: skip
+    groups, weights = grouped(correlation), vote_weights(correlation)
+    return Panel(judges, correlation, votes, low, high, groups, weights, int(known.sum()))
 
 
 @dataclass(frozen=True, eq=False)

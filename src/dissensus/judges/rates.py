@@ -83,11 +83,8 @@ class Rate:
             found: Estimate = getattr(self, name)
             row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
         reasons = {self.ppi.refused: 0, self.rogan_gladen.refused: 0}
-        return row | {
-            "tuning": self.tuning,
-            "items_to_halve": self.items_to_halve,
-            "refused": "; ".join(reason for reason in reasons if reason),
-        }
+        refused = "; ".join(reason for reason in reasons if reason)
+        return row | {"tuning": self.tuning, "items_to_halve": self.items_to_halve, "refused": refused}
 
 
 def rates_of(answers: Answers, judge: int, by: str | None = None, level: float = 0.95) -> Iterator[Rate]:

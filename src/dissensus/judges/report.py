@@ -93,13 +93,11 @@ class JudgeReport(Shown):
                 "n_labels": int((self.answers.annotator == test.judge).sum()),
                 **{name: getattr(test, name) for name in ("winning_rate", "advantage", "passed")},
                 "n_humans": len(test.humans),
-                "n_humans_left_out": test.n_left_out,
-                "labels_needed": test.labels_needed,
-                "pooled_difference": test.difference,
+                **{name: getattr(test, name) for name in ("n_humans_left_out", "labels_needed")},
+                "pooled_difference": test.pooled_difference,
                 "pooled_low": low,
                 "pooled_high": high,
-                "pooled_p": test.p_pooled,
-                "pooled_passed": test.pooled_passed,
+                **{name: getattr(test, name) for name in ("pooled_p", "pooled_passed")},
                 **{name: getattr(apart, name) for name in ("disagreement", "human_disagreement", "excess")},
                 "excess_low": apart.excess - Z * apart.excess_error,
                 "excess_high": apart.excess + Z * apart.excess_error,
@@ -132,13 +130,10 @@ class JudgeReport(Shown):
         """Of every judge the items where it is most surely wrong, surest first."""
         if self.model is None:
             return []
-        known, expected = self.model.intervals(), self.model.label_distributions_
-        high = None if known is None else known.high
-        return [
-            row
-            for apart in self.differences
-            for row in comparison.wrong_items(self.answers, apart, expected, high, self.n_items)
-        ]
+        known = self.model.intervals()
+        shares = self.model.label_distributions_, None if known is None else known.high
+        lists = [comparison.wrong_items(self.answers, one, *shares, self.n_items) for one in self.differences]
+        return [row for rows in lists for row in rows]
 
     def items_frame(self) -> Any:
         """The same as a table."""

@@ -144,11 +144,8 @@ def heat_content(
     place[busiest] = np.arange(len(busiest))
     agreed, shared = pair_tables(votes, place, len(busiest))
     share = np.where(shared >= LEAST_SHARED, np.rint(100 * agreed / np.maximum(shared, 1)), -1)
-    return {
-        "who": np.argsort(order)[busiest],
-        "share": share.astype(int).ravel(),
-        "shared": np.rint(shared).astype(int).ravel(),
-    }
+    shares = {"share": share.astype(int).ravel(), "shared": np.rint(shared).astype(int).ravel()}
+    return {"who": np.argsort(order)[busiest], **shares}
 
 
 def pair_tables(votes: Votes, place: NDArray[Any], n: int) -> tuple[Array, Array]:

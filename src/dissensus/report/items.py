@@ -182,8 +182,7 @@ def fanned(places: NDArray[np.int64]) -> NDArray[np.int64]:
     rank[order] = np.arange(len(places)) - np.repeat(np.cumsum(size) - size, size)
     step = min(SEED_GAP, GRID / 12 / float(np.sqrt(size.max())))
     angle, radius = GOLDEN * rank, step * np.sqrt(rank)
-    moved = places + np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
-    return _on_grid(moved)
+    return _on_grid(places + np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]))
 
 
 def _on_grid(places: Array) -> NDArray[np.int64]:

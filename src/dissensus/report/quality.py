@@ -150,17 +150,15 @@ def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[
     found = {name: list(wilson(rows.sum(), len(rows))) for name, rows in right.items()}
     confusion = np.bincount(gold * P + chances[items].argmax(axis=1), minlength=P * P)
     n = np.bincount(gold, minlength=P)
+    size = np.where(n > 0, n, np.nan)  # the share right of no item is none
+    class_right = {name: np.bincount(gold, rows, minlength=P) / size for name, rows in right.items()}
     return {
         "n": len(items),
         "crossed": crossed,
         **found,
         "words": sentences.gold_sentence(right["raw"], "The most frequent label", found["raw"][1:]),
         "classes": n,
-        # share right of the items of each gold class; NaN where there is none
-        "class_right": {
-            name: np.bincount(gold, rows, minlength=P) / np.where(n > 0, n, np.nan)
-            for name, rows in right.items()
-        },
+        "class_right": class_right,
         "confusion": confusion.reshape(P, P),
     }
 
@@ -187,11 +185,8 @@ def trace_content(model: Model) -> dict[str, Any] | None:
     if len(trace) < 2:
         return None
     places = np.unique(np.linspace(0, len(trace) - 1, min(len(trace), MOST_POINTS)).round().astype(int))
-    return {
-        "iteration": places + 1,
-        "objective": [float(f"{value:.9g}") for value in trace[places]],
-        "stopped": model.stopped_,
-    }
+    objective = [float(f"{value:.9g}") for value in trace[places]]
+    return {"iteration": places + 1, "objective": objective, "stopped": model.stopped_}
 
 
 def search_content(selection: Any) -> dict[str, Any] | None:
