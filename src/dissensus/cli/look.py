@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from dissensus.cli import options as opt
 from dissensus.cli.app import app, argument, examples, last_result, option
 from dissensus.cli.terminal import count, say, say_page, show_json, show_table
+from dissensus.errors import warn
 
 SHOWN = 10  # annotators of each verdict in the table
 VERDICTS = ("typical", "minority view", "systematic error", "spam", "too few labels")
@@ -35,6 +36,8 @@ def describe(
 
     columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     described = description.describe(open_labels(place, columns.read))
+    for remark in described.notes:
+        warn(remark)
     if as_json:
         show_json(described.to_dict())
     else:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.errors import setting
 from dissensus.labels.agreement import agreement, intraclass_correlation, level_of, reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import Shown
@@ -295,8 +296,8 @@ def remarks(annotations: Annotations) -> tuple[str, ...]:
         shared = annotations.n_pairs > np.count_nonzero(np.diff(annotations.item_pointers))
         count = "all count" if shared else "hpgm counts them once, as no item has labels by two annotators"
         said.append(
-            f"{rows} the item, annotator and label of another, and {count}; should they be copies, "
-            "duplicates=first leaves them out"
+            f"{rows} the item, annotator and label of another, and {count}; should they be copies, leave "
+            f"them out with {setting('duplicates', 'first')}"
         )
     if annotations.gold is None or annotations.label_type == "numeric":
         return tuple(said)
@@ -304,8 +305,11 @@ def remarks(annotations: Annotations) -> tuple[str, ...]:
     alone = labelled[annotations.counts[labelled, annotations.gold[labelled]] == 0]
     if len(alone):
         items = "1 item has" if len(alone) == 1 else f"{len(alone):,} items have"
-        named = quoted(annotations.items[alone[0]])
-        said.append(f"{items} a gold label that no annotator gave ({named}, for one)")
+        item, label = annotations.items[alone[0]], annotations.classes[annotations.gold[alone[0]]]
+        said.append(
+            f"{items} a gold label that no annotator gave it, such as {quoted(label)} for item {quoted(item)}; "
+            "check those items, or the names of the classes in the table of gold"
+        )
     return tuple(said)
 
 

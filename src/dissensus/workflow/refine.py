@@ -26,6 +26,7 @@ from dissensus.evaluate.compare import (
 )
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.description import remarks
 from dissensus.labels.display import Shown
 from dissensus.labels.features import n_features
 from dissensus.labels.rows import pairs_per_item
@@ -179,6 +180,8 @@ def fit(
     if gold is not None:
         annotations = with_gold(annotations, gold)
     _refuse_unanswerable(annotations, model, estimate)
+    for remark in remarks(annotations):
+        warn(remark)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the {setting('model')} that should take this")
     why = ""
