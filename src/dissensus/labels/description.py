@@ -307,8 +307,8 @@ def remarks(annotations: Annotations) -> tuple[str, ...]:
         items = "1 item has" if len(alone) == 1 else f"{len(alone):,} items have"
         item, label = annotations.items[alone[0]], annotations.classes[annotations.gold[alone[0]]]
         said.append(
-            f"{items} a gold label that no annotator gave it, such as {quoted(label)} for item {quoted(item)}; "
-            "check those items, or the names of the classes in the table of gold"
+            f"{items} a gold label that no annotator gave it, such as {quoted(label)} for item "
+            f"{quoted(item)}; check those items, or the names of the classes in the table of gold"
         )
     return tuple(said)
 
