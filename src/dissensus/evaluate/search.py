@@ -150,8 +150,8 @@ class Group:
 def run_group(data: SearchData, group: Group) -> list[Outcome]:
     """Fit and judge the candidates of a group."""
     seeds = [stream_seed(group.seed, one.key, group.repeat) for one in group.candidates]
-    fits = zip(group.candidates, seeds, strict=True)
-    estimators = [trial_copy(one.estimator, seed, one.settings) for one, seed in fits]
+    trials = zip(group.candidates, seeds, strict=True)
+    estimators = [trial_copy(one.estimator, seed, one.settings) for one, seed in trials]
     started = time.perf_counter()
     scores = data.scores(estimators, group.seed + group.repeat)
     seconds = (time.perf_counter() - started) / len(seeds)
