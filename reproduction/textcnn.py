@@ -161,34 +161,41 @@ class TextCNN(Learner):
 
     def _fit(self, X: list[list[str]], targets: Array, dev: Dev | None) -> None:
         require("torch", "text")
-        from dissensus.text.learners.torch_tools import global_seed, threads
+        import torch
+
+        from dissensus.text.learners.torch_tools import threads
 
         if dev is None:
             (X, targets), dev = own_dev(X, targets, self.seed)
         self.lexicon_ = lexicon_of(X, self.lexicon_size)
-        with threads(self.n_threads) as self.n_threads_, global_seed(self.seed):
+        with threads(self.n_threads) as self.n_threads_, torch.random.fork_rng():
+            torch.manual_seed(self.seed)  # torch's layers draw from its global randomness
             self._train(X, targets, dev)
 
     def _train(self, X: list[list[str]], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.text.learners.torch_tools import BestEpoch, kl_loss
+        from dissensus.text.learners.torch_tools import kl_loss
 
         network = self._first_network(targets.shape[1])
         adam = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
-        codes, best = self._codes(X), BestEpoch(self.patience)
+        codes, best, losses = self._codes(X), dict[str, Any](), list[float]()
         rng = np.random.default_rng(self.seed)
-        for _ in range(self.epochs):
+        for epoch in range(self.epochs):
             network.train()
             for rows in batches([len(code) for code in codes], self.batch_size, rng):
                 loss = kl_loss(logits_of(network, [codes[i] for i in rows], self.pool), targets[rows])
                 adam.zero_grad()
                 loss.backward()
                 adam.step()
-            if not best.see(kl(dev[1], self._forward(network, dev[0])), network.state_dict()):
+            losses.append(kl(dev[1], self._forward(network, dev[0])))
+            if not epoch or losses[epoch] < losses[self.epoch_]:
+                self.epoch_ = epoch
+                best = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+            if epoch - self.epoch_ >= (self.patience or np.inf):
                 break
-        network.load_state_dict(best.state)
-        self.network_, self.dev_kl_, self.epoch_ = network, best.trace, best.epoch
+        network.load_state_dict(best)
+        self.network_, self.dev_kl_ = network, np.asarray(losses)
 
     def _predict(self, X: list[list[str]]) -> Array:
         from dissensus.text.learners.torch_tools import threads

@@ -311,15 +311,11 @@ def fitted_copy(self: T) -> Iterator[T]:
 
 def with_settings(estimator: Any, settings: Mapping[str, Any]) -> Any:
     """A fresh, unfitted estimator with these settings; the one given is left alone."""
-    fresh = _fresh(estimator)
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
+        return copy.deepcopy(estimator)
+    own = estimator.get_params(deep=False)
+    fresh = type(estimator)(**{name: with_settings(inner, {}) for name, inner in own.items()})
     return fresh.set_params(**settings) if settings else fresh
-
-
-def _fresh(value: Any) -> Any:
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        own = value.get_params(deep=False)
-        return type(value)(**{name: _fresh(inner) for name, inner in own.items()})
-    return copy.deepcopy(value)
 
 
 def is_fitted(self: Any) -> bool:

@@ -190,13 +190,13 @@ def _terminal() -> _Draw:
     """A bar for the whole, and below it words on the part that is being done; gone in the end."""
     from rich import console, live
     from rich import progress as rich
+    from rich.text import Text
 
     text, share = rich.TextColumn("{task.description}", markup=False), rich.TaskProgressColumn()
     wholes = rich.Progress(rich.SpinnerColumn(), text, rich.BarColumn(), share, rich.TimeElapsedColumn())
-    parts = rich.Progress(rich.TextColumn("  {task.description}", markup=False))
-    whole, part = wholes.add_task("", total=1.0), parts.add_task("", visible=False)
+    whole = wholes.add_task("", total=1.0)
     screen = console.Console(stderr=True, markup=False, highlight=False, emoji=False)
-    both = live.Live(console.Group(wholes, parts), console=screen, auto_refresh=False, transient=True)
+    both = live.Live(wholes, console=screen, auto_refresh=False, transient=True)
     both.start()
 
     def draw(display: _Display | None) -> None:
@@ -204,8 +204,7 @@ def _terminal() -> _Draw:
             both.stop()
             return
         wholes.update(whole, description=display.whole, completed=display.share)
-        words = "\n  ".join(display.parts.copy().values())
-        parts.update(part, description=words, visible=bool(words))
-        both.refresh()
+        parts = [Text(f"  {words}") for words in display.parts.copy().values()]
+        both.update(console.Group(wholes, *parts), refresh=True)
 
     return draw

@@ -71,9 +71,7 @@ class Backend:
         place = self.known.get(str(data.get("item", task.get("id"))))  # type: ignore[union-attr]
         shares = self.model.prior_distribution_ if place is None else self.model.label_distributions_[place]
         label = str(self.model.classes_[int(np.argmax(shares))])
-        distribution = {
-            str(name): float(share) for name, share in zip(self.model.classes_, shares, strict=True)
-        }
+        distribution = dict(zip(map(str, self.model.classes_), map(float, shares), strict=True))
         result = {
             "from_name": self.question,
             "to_name": self.to_name,

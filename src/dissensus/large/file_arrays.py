@@ -148,9 +148,7 @@ def cannot_keep(folder: Path, error: OSError) -> DataError:
 class _PlacePickler(pickle.Pickler):
     def __init__(self, content: io.BytesIO, files: FileArrays, max_bytes: int) -> None:
         super().__init__(content, protocol=pickle.HIGHEST_PROTOCOL)
-        self.copies: list[NDArray[Any]] = []
-        self._files = files
-        self._max_bytes = max_bytes
+        self.copies, self._files, self._max_bytes = list[NDArray[Any]](), files, max_bytes
 
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, np.ndarray):

@@ -109,15 +109,15 @@ def write_store(
     blanks = Missing.of(missing_words)
     with shown(progress) as tell, within_memory(limit), atomic_directory(path) as folder:
         # Gzipped files are unzipped in the hidden folder that the new store lies in.
-        reader = _Reader(list_files(files), (item, annotator, label), format, folder.parent, blanks)
-        reader.memory = limit or physical_memory()
-        reader.row_bytes = ROW_SORTED if duplicates == "keep" else ROW_RESOLVED
+        row_bytes, memory = ROW_SORTED if duplicates == "keep" else ROW_RESOLVED, limit or physical_memory()
+        names = item, annotator, label
+        reader = _Reader(list_files(files), names, format, folder.parent, blanks, memory, row_bytes)
         items, annotators, labels = reader.read(order, tell)
         rows, left_out = resolved_rows(items, annotators, labels, duplicates, reader.place)
         tell(f"writing {len(rows[0]):,} labels", 0.8)
         content: tuple[Any, ...] = (*rows, items[1], annotators[1])
-        names = zip((*CODES, *IDS), content, strict=True)
-        stored = {name: _written(folder / name, column) for name, column in names}
+        paths = [folder / name for name in (*CODES, *IDS)]
+        stored = {path.name: _written(path, column) for path, column in zip(paths, content, strict=True)}
         tell("comparing ids", 0.95)
         manifest = Manifest(
             n_labels=len(rows[0]),
@@ -218,8 +218,8 @@ class _Reader:
     format: str | None
     scratch: Path
     missing: Missing
-    memory: int = 0  # bytes that may be used
-    row_bytes: int = ROW_SORTED
+    memory: int  # bytes that may be used
+    row_bytes: int  # of each row, when it is sorted
     columns: Sequence[_Column] = ()
     spans: list[Span] = field(default_factory=list)  # of the rows read so far
     guesses: list[str] = field(default_factory=list)

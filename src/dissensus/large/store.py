@@ -163,14 +163,13 @@ def open_annotations(
         list(threads.map(lambda file: _check_file(path / file[0], file[1], verify), manifest.files.items()))
         columns = threads.map(lambda name, n: _codes(path, name, n, manifest.n_labels), CODES, sizes)
         vocabularies = threads.map(lambda *ids: _ids(path, *ids), IDS, sizes)
-    item, annotator, label = columns
-    known_items, known_annotators = vocabularies
     classes = Vocabulary(texts(manifest.classes), "label")
     notes = repeats_note(manifest.left_out, manifest.duplicates)
+    (item, annotator, label), (known_items, known_annotators) = columns, vocabularies
     labels = Annotations(item, annotator, label, known_items, known_annotators, classes, notes=notes)
     labels = with_kind(labels, label_type or manifest.label_type)
-    new_classes = not manifest.declared
-    labels = with_side_tables(labels, items, annotators, gold, ("item", "annotator"), new_classes)
+    ids, new_classes = ("item", "annotator"), not manifest.declared
+    labels = with_side_tables(labels, items, annotators, gold, ids, new_classes)
     labels = replace(labels, notes=(*labels.notes, *manifest.notes, *one_only(labels)))
     if items is not None or gold is not None:
         return labels  # items or classes may have joined, and codes have changed

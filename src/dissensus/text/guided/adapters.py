@@ -64,9 +64,9 @@ def fit_learner(learner: Any, X: Any, y: Annotations, targets: Array, dev: Dev |
     elif kind == LABELS:
         learner.fit(y, as_features(X, learner.embedding), dev=dev, item_distributions=targets)
     else:
-        item, label = np.nonzero(targets)  # a row for each class of positive probability
+        item, label, weight = weighted_rows(targets)
         with threads() as _:
-            learner.fit(take(_classifier_inputs(learner, X), item), label, **{kind: targets[item, label]})
+            learner.fit(take(_classifier_inputs(learner, X), item), label, **{kind: weight})
 
 
 def predicted(learner: Any, X: Any, n_classes: int) -> Array:
@@ -85,6 +85,12 @@ def _classifier_inputs(learner: Any, X: Any) -> Any:
     if steps:  # one that begins by cutting texts into words reads texts, others choose their columns
         return texts_of_column(X) if hasattr(steps[0][1], "build_analyzer") else X
     return as_features(X) if not hasattr(X, "tocsr") and is_text(X) else X
+
+
+def weighted_rows(targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """Item, class and weight of a row for each class of positive probability, item by item."""
+    item, label = np.nonzero(targets)
+    return item, label, targets[item, label]
 
 
 # ---- rows of X --------------------------------------------------------------------------------------------

@@ -205,8 +205,8 @@ class GuidedClassifier:
     ) -> None:
         """The projection with the prior_worth given, or with the best one for the held items."""
         self.prior_worth_tried_ = self.path_kl_ = np.zeros(0)
+        self.prior_worth_, self._projection = None, None
         if clusters is None or self.project == "none":
-            self.prior_worth_, self._projection = None, None
             return
         project = partial(Projection, clusters, self.project, self.annotator_sum)
         self.prior_worth_ = self.prior_worth
@@ -311,13 +311,12 @@ class GuidedClassifier:
         guide = _thawed(self.guide)
         frozen = guide is not self.guide
         own_guide = None if frozen and guide is self.guide_ else self.guide_
-        given, frozen_fit = pack_parts({"guide": guide}, fitted=frozen)
-        given |= pack_parts({"learner": self.learner}, fitted=False)[0]
-        learned, fits = pack_parts({"guide_": own_guide, "learner_": self.learner_}, fitted=True)
+        parts = {"guide": (guide, frozen), "learner": (self.learner, False)}
+        headers, fits = pack_parts(parts | {"guide_": (own_guide, True), "learner_": (self.learner_, True)})
         how = None if self._projection is None else self._projection.settings
-        facts = {"projection": how, "frozen": frozen, "parts": given | learned}
+        facts = {"projection": how, "frozen": frozen, "parts": headers}
         facts["n_features_in"] = vars(self).get("n_features_in_")
-        return facts, arrays | frozen_fit | fits
+        return facts, arrays | fits
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         require("sklearn", "guided")

@@ -58,10 +58,13 @@ def estimator_class(name: str) -> type[Any]:
 # ---- estimators inside another one's file -----------------------------------------------------------------
 
 
-def pack_parts(parts: Mapping[str, Any], fitted: bool) -> tuple[Header, Arrays]:
-    """A header for each estimator (None stays None), and all arrays, named ``part/array``."""
+def pack_parts(parts: Mapping[str, tuple[Any, bool]]) -> tuple[Header, Arrays]:
+    """A header for each estimator (None stays None), and all arrays, named ``part/array``.
+
+    A part is an estimator, and whether its fit is kept or its settings alone.
+    """
     headers, arrays = Header(), Arrays()
-    for name, part in parts.items():
+    for name, (part, fitted) in parts.items():
         kind = type(part)
         try:
             readable = part is None or estimator_class(kind.__name__) is kind

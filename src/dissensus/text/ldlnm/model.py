@@ -221,25 +221,25 @@ class LDLNM(Model):
         if not projected and dropout_seed is not None:
             rule = "None with projected=False, where no z_P is"
             raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
-        head, reduce, weight_by = head or self.head, reduce or self.reduce, weight_by or self.weight_by
-        rules = {name: known.rule for name, known in self._settings.items()}
-        check_rules(owner, rules, head=head, reduce=reduce, weight_by=weight_by)
+        replaced = {"head": head, "reduce": reduce, "weight_by": weight_by}
+        used = {name: getattr(self, name) if value is None else value for name, value in replaced.items()}
+        check_rules(owner, {name: self._settings[name].rule for name in used}, **used)
         check_rules(owner, {"dropout_seed": integer(0) | NONE}, dropout_seed=dropout_seed)
         import torch
 
         from dissensus.text.ldlnm.inference import ensemble
         from dissensus.text.ldlnm.network import Network, inputs
-        from dissensus.text.learners.torch_tools import seeded, threads, to_numpy
+        from dissensus.text.learners.torch_tools import threads, to_numpy
 
         network, x = Network.fitted(self), inputs(self, features)
         stored = np.flatnonzero(self.annotator_load_) if self.annotators else np.zeros(1, np.int64)
-        by_labels = self.annotators and weight_by == "labels"
+        by_labels = self.annotators and used["weight_by"] == "labels"
         mass = self.annotator_load_[stored] if by_labels else np.ones(len(stored))
         shares = torch.tensor(mass / mass.sum(), dtype=torch.float32, device=x.device)
         z_A = network.W_A[:, torch.from_numpy(stored)]
-        noise = None if dropout_seed is None else seeded(dropout_seed, x.device)
+        noise = None if dropout_seed is None else torch.Generator(x.device).manual_seed(dropout_seed)
         with threads(self.n_threads):
-            rows = ensemble(network, x, z_A, shares, head, reduce, projected, noise)
+            rows = ensemble(network, x, z_A, shares, used["head"], used["reduce"], projected, noise)
         return row_shares(to_numpy(rows).astype(np.float64))
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:

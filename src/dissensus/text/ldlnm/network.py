@@ -41,7 +41,7 @@ from dissensus.labels.sources import as_annotations
 from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, batches, row_shares
 from dissensus.text.learners.base import checked_dev
-from dissensus.text.learners.torch_tools import pick_device, seeded, threads, to_numpy
+from dissensus.text.learners.torch_tools import pick_device, threads, to_numpy
 
 if TYPE_CHECKING:
     from dissensus.text.ldlnm.model import LDLNM
@@ -284,7 +284,7 @@ def train(
     network (from 0; −1 without a dev part), the dev loss (epochs, networks), and why training stopped.
     """
     how, S = network.models[0], len(network.W_I)
-    rng, noise = np.random.default_rng(seed), seeded(seed, data.x.device)
+    rng, noise = np.random.default_rng(seed), torch.Generator(data.x.device).manual_seed(seed)
     adam = network.optimiser(how.learning_rate, how.weight_decay)
     best = [weights.detach().clone() for weights in network.parameters()]
     lowest, kept, trace, stopped = np.full(S, np.inf), np.full(S, -1), [], "max_iter"

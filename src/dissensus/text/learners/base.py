@@ -94,15 +94,9 @@ class Learner:
 
     # ---- what a learner file fills in ---------------------------------------------------------------
 
-    def _inputs(self, X: Any) -> Any:
-        """X in the form this learner works on, checked."""
-        raise NotImplementedError
-
-    def _fit(self, X: Any, targets: Array, dev: Dev | None) -> None:
-        raise NotImplementedError
-
-    def _predict(self, X: Any) -> Array:
-        raise NotImplementedError
+    _inputs: Callable[..., Any]  # X ↦ X in the form this learner works on, checked
+    _fit: Callable[..., None]  # X, targets, dev
+    _predict: Callable[..., Array]  # X ↦ (items, classes)
 
     def _state(self) -> tuple[Header, Arrays]:
         """What a file keeps: whatever is JSON, and arrays."""
@@ -118,8 +112,7 @@ def as_texts(X: Any) -> list[str]:
     """X as a list of strings."""
     if isinstance(X, str):
         raise DataError(f"X is one text, {X!r}; put it in a list")
-    texts = list(X)
-    if not texts:
+    if not (texts := list(X)):
         raise DataError("there is no text; give at least one")
     for place, text in enumerate(texts):
         if not isinstance(text, str):
@@ -163,12 +156,10 @@ def batches(lengths: list[int], size: int, rng: np.random.Generator) -> Iterator
     Sorting by length inside random groups of eight batches halves the padding of short texts, and leaves
     enough chance in what meets what.
     """
-    order = rng.permutation(len(lengths))
-    of = np.asarray(lengths)
+    order, of = rng.permutation(len(lengths)), np.asarray(lengths)
     groups = (order[start : start + 8 * size] for start in range(0, len(order), 8 * size))
     rows = np.concatenate([group[np.argsort(of[group], kind="stable")] for group in groups])
-    starts = rng.permutation(np.arange(0, len(rows), size))
-    return (rows[start : start + size] for start in starts)
+    return (rows[start : start + size] for start in rng.permutation(np.arange(0, len(rows), size)))
 
 
 def check_head(coef: Array, intercept: Array, n_classes: int) -> None:

@@ -58,17 +58,20 @@ class FineTunedEncoder(Learner):
 
     def _fit(self, X: list[str], targets: Array, dev: Dev | None) -> None:
         require("torch", "text")
-        from dissensus.text.learners.torch_tools import global_seed, threads
+        import torch
+
+        from dissensus.text.learners.torch_tools import threads
 
         if dev is None:
             (X, targets), dev = own_dev(X, targets, self.seed)
-        with threads(self.n_threads) as self.n_threads_, global_seed(self.seed):
+        with threads(self.n_threads) as self.n_threads_, torch.random.fork_rng():
+            torch.manual_seed(self.seed)  # networks of others draw from torch's global randomness
             self._train(X, targets, dev)
 
     def _train(self, X: list[str], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.text.learners.torch_tools import BestEpoch, kl_loss, pick_device, to_numpy
+        from dissensus.text.learners.torch_tools import kl_loss, pick_device, to_numpy
 
         self.encoder_ = load_encoder(self.model, str(pick_device(self.device)))
         # the head starts as the softmax regression on the frozen embeddings
@@ -82,12 +85,12 @@ class FineTunedEncoder(Learner):
         adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=True)
         # both rates fall linearly to zero
         schedule = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: max(0.0, 1.0 - step / n_steps))
-        best, rng = BestEpoch(self.patience), np.random.default_rng(self.seed)
-        best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict())
+        losses, best, rng = list[float](), dict[str, Any](), np.random.default_rng(self.seed)
         with counted("fine-tuning", n_steps, self.progress) as advance:
-            for _ in range(self.epochs):
+            for epoch in range(self.epochs + 1):  # epoch 0 is the regression
                 network.train()
-                for rows in batches([len(text) for text in X], self.batch_size, rng):
+                lengths = [len(text) for text in X]
+                for rows in batches(lengths, self.batch_size, rng) if epoch else ():
                     loss = kl_loss(self._logits(head, [X[i] for i in rows]), targets[rows])
                     adam.zero_grad()
                     loss.backward()
@@ -95,10 +98,14 @@ class FineTunedEncoder(Learner):
                     adam.step()
                     schedule.step()
                     advance(1)
-                if not best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict()):
+                losses.append(kl(dev[1], self._forward(head, dev[0])))
+                if not epoch or losses[epoch] < losses[self.epoch_]:
+                    self.epoch_ = epoch
+                    best = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+                if epoch - self.epoch_ >= (self.patience or np.inf):
                     break
-        network.load_state_dict(best.state)
-        self.dev_kl_, self.epoch_ = np.asarray(best.losses), best.epoch
+        network.load_state_dict(best)
+        self.dev_kl_ = np.asarray(losses)
         self.coef_ = to_numpy(head.weight).T.astype(np.float64)
         self.intercept_ = to_numpy(head.bias).astype(np.float64)
 

@@ -1,8 +1,8 @@
-"""What every training loop here shares: a fixed thread count, a device, seeds, the best epoch."""
+"""What every training loop here shares: a fixed thread count, a device, the loss."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,19 +43,6 @@ def pick_device(name: str | None) -> torch.device:
     return device
 
 
-def seeded(seed: int, device: torch.device) -> torch.Generator:
-    """A torch generator for one fit."""
-    return torch.Generator(device=device).manual_seed(seed)
-
-
-@contextmanager
-def global_seed(seed: int) -> Iterator[None]:
-    """Torch's global randomness seeded for a block (networks of others draw from it), then put back."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
-
-
 def kl_loss(logits: torch.Tensor, targets: NDArray[np.float64]) -> Any:
     """KL(d ‖ p) = Σ d log d − Σ d log p of targets d and p = softmax(logits), the mean over the rows."""
     d = torch.as_tensor(targets, dtype=torch.float32, device=logits.device)
@@ -66,19 +53,3 @@ def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
     """A NumPy array of the tensor's values."""
     values: NDArray[Any] = tensor.detach().cpu().numpy()
     return values
-
-
-class BestEpoch:
-    """Remembers the state of the epoch with the lowest dev loss, and when to give up waiting for a better."""
-
-    def __init__(self, patience: int | None = None) -> None:
-        self.patience, self.losses, self.epoch = patience, list[float](), -1
-        self.state: dict[str, torch.Tensor] = {}
-
-    def see(self, loss: float, state: Mapping[str, torch.Tensor]) -> bool:
-        """Take note of an epoch; True if training should go on."""
-        self.losses.append(loss)
-        if self.epoch < 0 or loss < self.losses[self.epoch]:
-            self.epoch = len(self.losses) - 1
-            self.state = {name: tensor.detach().clone() for name, tensor in state.items()}
-        return self.patience is None or len(self.losses) - 1 - self.epoch < self.patience
