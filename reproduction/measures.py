@@ -290,7 +290,7 @@ def ldlnm_default(inputs: Inputs, cell: Cell) -> Result:
 
 def picture(inputs: Inputs, cell: Cell) -> Result:
     """A place in the plane for every training item, near ones alike to LDL-NM."""
-    from dissensus.report.items import project_2d
+    from reproduction.tsne import project_2d
 
     embeddings = inputs.finished.arrays(cell.settings["of"])["embeddings"]
     points = project_2d(embeddings, seed=cell.settings["seed"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dissensus.report.items import project_2d
+from reproduction.tsne import project_2d
 
 pytest.importorskip("openTSNE")
 

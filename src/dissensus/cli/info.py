@@ -24,7 +24,6 @@ NEED = "it also needs the items' text or features."
 EXTRAS = {
     "pandas": "results as pandas data frames",
     "text": "sentence embeddings, LDL-NM, text classifiers (PyTorch)",
-    "report": "maps of items in the report (t-SNE)",
     "guided": "classifiers taught by refined labels (scikit-learn)",
     "arviz": "posterior draws for ArviZ",
     "mlflow": "runs logged to MLflow, and its assessments read",

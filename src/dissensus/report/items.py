@@ -3,22 +3,19 @@ why, and a map on which near ones are alike."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotators import sentences
 from dissensus.annotators.findings import Findings
-from dissensus.errors import bad_parameter, require
 from dissensus.evaluate.sides import most_frequent
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.report.clusters import Grouping
 from dissensus.report.quality import gold_decides
-
-Projection = Literal["auto", "pca", "tsne"]
 
 MOST_EXPLAINED = 300  # overturned labels that get a sentence
 TEXT_COLUMNS = ("text", "sentence", "content", "comment", "tweet", "document", "title", "question")
@@ -110,19 +107,11 @@ def overturned(found: Findings, own: Grouping | None) -> list[dict[str, Any]]:
 # ---- the map ------------------------------------------------------------------------------------------
 
 
-def map_content(
-    model: Model, annotations: Annotations, grouping: Grouping | None, projection: Projection, seed: int
-) -> dict[str, Any]:
+def map_content(model: Model, annotations: Annotations, grouping: Grouping | None) -> dict[str, Any]:
     """Places on a square grid, and in a few words what they come from."""
-    if projection not in ("auto", "pca", "tsne"):
-        raise bad_parameter("write_report", "projection", "'auto', 'pca' or 'tsne'", projection)
     rows, source = _rows(model, annotations, grouping)
-    if projection == "tsne":
-        places, how = project_2d(rows, seed=seed), "t-SNE"
-    else:
-        places, how = principal_plane(rows), "principal components"
-    on_grid = fanned(_on_grid(places))
-    return {"x": on_grid[:, 0], "y": on_grid[:, 1], "words": f"{how} of {source}"}
+    on_grid = fanned(_on_grid(principal_plane(rows)))
+    return {"x": on_grid[:, 0], "y": on_grid[:, 1], "words": f"principal components of {source}"}
 
 
 def _rows(model: Model, annotations: Annotations, grouping: Grouping | None) -> tuple[NDArray[Any], str]:
@@ -137,30 +126,6 @@ def _rows(model: Model, annotations: Annotations, grouping: Grouping | None) -> 
         answers = grouping.expected(slice(None)) * grouping.weights[:, None]
         return np.sqrt(answers.reshape(len(answers), -1)), "what each group of annotators would answer"
     return np.sqrt(model.label_distributions_), "the items' label distributions"
-
-
-def project_2d(rows: Array, *, perplexity: float = 30.0, n_iter: int = 500, seed: int = 0) -> Array:
-    """(rows, 2): t-SNE of the rows (van der Maaten and Hinton 2008), by openTSNE.
-
-    Rows that were close stay close; distances between far groups mean nothing. A perplexity (about how many
-    neighbours each row has) that is too large for few rows is lowered to (rows − 1) / 3.
-    """
-    opentsne = require("openTSNE", "report")
-    rows, n = np.asarray(rows, dtype=np.float64), len(rows)
-    if n < 4:  # too few for neighbours: the first two coordinates of the centred rows
-        flat = np.zeros((n, 2))
-        flat[:, : min(2, rows.shape[1])] = (rows - rows.mean(axis=0))[:, :2]
-        return flat
-    tsne = opentsne.TSNE(
-        perplexity=min(perplexity, (n - 1) / 3),
-        n_iter=n_iter,
-        # Exact neighbours and gradients for few rows: quicker there, and nothing approximate to explain.
-        neighbors="exact" if n <= 2_000 else "auto",
-        negative_gradient_method="bh" if n <= 2_000 else "auto",
-        random_state=seed,
-        n_jobs=1,
-    )
-    return np.asarray(tsne.fit(rows), dtype=np.float64)
 
 
 def principal_plane(rows: NDArray[Any]) -> Array:

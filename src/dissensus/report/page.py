@@ -32,7 +32,7 @@ from dissensus.models.base import Model
 from dissensus.progress import ShowProgress, shown
 from dissensus.report.annotators import judge_content, page_order, people_content
 from dissensus.report.clusters import grouping_of, groups_shown
-from dissensus.report.items import Projection, item_columns, map_content, overturned, texts_of
+from dissensus.report.items import item_columns, map_content, overturned, texts_of
 from dissensus.report.quality import gold_content, held_out_table, search_content, trace_content, worth
 from dissensus.report.summary_cards import changes, steps, summary_cards
 from dissensus.tables.atomic import atomic_path
@@ -59,7 +59,6 @@ def write_report(
     recovery: Any = None,
     selection: Any = None,
     command: str = "",
-    projection: Projection = "auto",
     run: str = "",
     since: str | Path | None = None,
     times: Any = None,
@@ -99,8 +98,6 @@ def write_report(
         What :func:`dissensus.select` gave, or the rows of its table, for the surface over K and L.
     command
         The command that made it, to be shown.
-    projection
-        Of the map: "pca" or "tsne" (needs openTSNE; slow from some thousand items); "auto" takes the first.
     run
         The directory of the run, for the commands that the page offers.
     since
@@ -166,7 +163,7 @@ def write_report(
             "intervals": model.intervals_are,
             "clusters": clusters,
             "gold": gold,
-            "map": map_content(model, annotations, grouping, projection, seed),
+            "map": map_content(model, annotations, grouping),
             "search": search_content(selection),
             "trace": trace_content(model),
             "judges": judge_content(annotations, anonymise),
