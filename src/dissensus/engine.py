@@ -102,11 +102,13 @@ def cut_blocks(labels: Annotations) -> list[Block]:
     marks = np.arange(LABELS_PER_SHARD, labels.n_labels, LABELS_PER_SHARD)
     ends = np.searchsorted(labels.item_pointers, marks)
     items = np.unique(np.concatenate([[0], ends, [labels.n_items]]))
-    n_shards, bounds = len(items) - 1, (items, labels.item_pointers[items])
+    rows, n_shards = labels.item_pointers[items], len(items) - 1
     size, blocks = min(max(n_shards // MIN_BLOCKS, 1), MAX_SHARDS_PER_BLOCK), []
     for first in range(0, n_shards, size):
-        own = [tuple(ends[first : first + size + 1].tolist()) for ends in bounds]
-        blocks.append(Block(labels, own[0], own[1], *(slice(ends[0], ends[-1]) for ends in own)))
+        item_bounds = items[first : first + size + 1].tolist()
+        row_bounds = rows[first : first + size + 1].tolist()
+        own_items, own_rows = slice(item_bounds[0], item_bounds[-1]), slice(row_bounds[0], row_bounds[-1])
+        blocks.append(Block(labels, tuple(item_bounds), tuple(row_bounds), own_items, own_rows))
     return blocks
 
 
@@ -116,11 +118,6 @@ def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     for part in parts:
         sums = [have + more for have, more in zip(sums, part, strict=True)] if sums else list(part)
     return tuple(sums)
-
-
-def in_c_order(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with arrays in C order, as after pickling: their order can change the last bits of a sum."""
-    return {k: np.ascontiguousarray(v) if isinstance(v, np.ndarray) else v for k, v in values.items()}
 
 
 @dataclass(eq=False)
@@ -137,7 +134,10 @@ class Blocks:
 
         Without ``each``, ``step(layout, **common)``.
         """
-        own, common = list(each), in_c_order(common)
+        own = list(each)
+        for name, value in common.items():
+            if isinstance(value, np.ndarray):  # C order, as after pickling: it can change the last bits
+                common[name] = np.ascontiguousarray(value)
 
         def run(number: int) -> Result:
             return step(self.layout(number), *own[number : number + 1], **common)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Block, Blocks, Resources, Result, cut_blocks, in_c_order, one_blas_thread, using
+from dissensus.engine import Block, Blocks, Resources, Result, cut_blocks, one_blas_thread, using
 from dissensus.errors import ClusterError, DataError, bad_parameter, require, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.large.engine import LargeEngine, n_bytes
@@ -241,10 +241,13 @@ class DaskBlocks(Blocks):
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order."""
         client, own = self.engine.client, [[value] for value in each] or [[] for _ in self.blocks]
+        for name, value in common.items():
+            if isinstance(value, np.ndarray):
+                common[name] = np.ascontiguousarray(value)
         workers = self.engine.workers()
         if workers != self._workers:  # share the blocks among those that are there now
             self._share(workers)
-        shared, copies = self.engine.files.pickled(in_c_order(common), SMALL_BYTES)
+        shared, copies = self.engine.files.pickled(common, SMALL_BYTES)
         futures = []
         for part, layouts in self._parts:
             content, more = self.engine.files.pickled(own[part], SMALL_BYTES)
