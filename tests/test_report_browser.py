@@ -85,7 +85,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     run = fit(annotations, "pgm", {"n_item_clusters": 6, "n_annotator_clusters": 3}, seed=1)
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return ds.write_report(
+    ds.write_report(
         annotations,
         run.model,
         path,
@@ -97,6 +97,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run="refined",
         seed=1,
     )
+    return path
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,12 @@ from report_sample import canteen, page_content
 from sizes import usually
 
 
+def written(labels: Any, model: Any, path: Path, **settings: Any) -> dict[str, Any]:
+    """What stands in the data element of a page that is written."""
+    write_report(labels, model, path, **settings)
+    return data_of(path)
+
+
 def data_of(path: Path) -> dict[str, Any]:
     """What stands in a page's data element."""
     found = re.search(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
@@ -372,7 +378,7 @@ def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Pat
     from dissensus.models import build_model
 
     model = build_model(name, {"n_sweeps": 40} if name in ("hpgm", "latent") else {}).fit(sample)
-    content = data_of(write_report(sample, model, tmp_path / "page.html", held_out=[]))
+    content = written(sample, model, tmp_path / "page.html", held_out=[])
     assert content["strip"][0]["title"].startswith("Agreement")
     assert len(content["items"]["p"]) == sample.n_items * sample.n_classes
     assert len(content["clusters"]["groups"]) >= 2
@@ -382,7 +388,7 @@ def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Pat
 def test_counts_without_annotators_have_a_page(sample: ds.Annotations, tmp_path: Path) -> None:
     nobody = ds.Annotations.from_counts(sample.counts, classes=sample.classes)
     model = ds.FMM(4).fit(nobody)
-    content = data_of(write_report(nobody, model, tmp_path / "page.html"))
+    content = written(nobody, model, tmp_path / "page.html")
     assert content["annotators"] is None
     assert content["rows"]["counts"] == sample.counts.ravel().tolist()
     assert content["clusters"]["groups"] == []
@@ -392,7 +398,7 @@ def test_counts_without_annotators_have_a_page(sample: ds.Annotations, tmp_path:
 def test_a_handful_of_labels_has_a_page(tmp_path: Path) -> None:
     few = ds.Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], ["yes", "no", "yes"])
     model = ds.EmpiricalDistribution().fit(few)
-    content = data_of(write_report(few, model, tmp_path / "page.html"))
+    content = written(few, model, tmp_path / "page.html")
     assert content["quality"]["held_out"] == []
     assert content["quality"]["worth"] is None
 
@@ -433,7 +439,7 @@ def test_two_known_groups_and_what_they_disagree_about(data_dir: Path, tmp_path:
     folder = data_dir / "hs_brexit"
     labels = ds.read_annotations(folder / "annotations.csv", items=folder / "items.csv")
     model = ds.CBCC().fit(labels)
-    content = data_of(write_report(labels, model, tmp_path / "page.html", held_out=[]))
+    content = written(labels, model, tmp_path / "page.html", held_out=[])
     group = dict(zip(content["annotators"]["id"], content["annotators"]["group"], strict=True))
     assert group["Ann1"] == group["Ann2"] == group["Ann3"]
     assert group["Ann4"] == group["Ann5"] == group["Ann6"] != group["Ann1"]
@@ -451,7 +457,7 @@ def test_a_model_fitted_on_features_of_its_own_has_a_page(tmp_path: Path) -> Non
     # The features are not among the annotations, so nothing can be fitted again for a comparison.
     crowd = ds.simulate(60, 12, 3, labels_per_item=4, seed=0).annotations
     model = ds.DirichletRegression(folds=2).fit(crowd, np.random.default_rng(0).normal(size=(60, 3)))
-    page = data_of(ds.write_report(crowd, model, tmp_path / "page.html"))
+    page = written(crowd, model, tmp_path / "page.html")
     assert page["quality"]["held_out"] == []
     assert page["data"]["n_items"] == 60
 
@@ -476,7 +482,7 @@ def test_judges_have_a_panel_where_the_table_names_them(tmp_path: Path) -> None:
         (False, [f"judge{i}" for i in range(5)]),
         (True, [f"judge {i}" for i in range(1, 6)]),
     ):
-        content = data_of(write_report(known, model, tmp_path / "page.html", held_out=[], anonymise=shown))
+        content = written(known, model, tmp_path / "page.html", held_out=[], anonymise=shown)
         assert content["judges"]["names"] == names
     expected = ds.judge_report(known)
     assert [row["winning_rate"] for row in content["judges"]["rows"]] == [
@@ -484,7 +490,7 @@ def test_judges_have_a_panel_where_the_table_names_them(tmp_path: Path) -> None:
     ]
     assert expected.panel is not None
     assert f"{expected.panel.effective_votes:.1f} independent votes" in content["judges"]["panel"]["says"]
-    plain = data_of(write_report(labels, model, tmp_path / "page.html", held_out=[]))
+    plain = written(labels, model, tmp_path / "page.html", held_out=[])
     assert plain["judges"] is None
 
 

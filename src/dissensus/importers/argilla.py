@@ -67,7 +67,7 @@ def read_record(place: str, record: Mapping[str, Any], gather: Gatherer) -> None
     gather.takes(item=key or name or "number of the record", annotator=who)
     # version 1 writes no id where none was given: the record's place in the file is one
     given = fields.get(key) if key else record.get(name) if name else place
-    item = gather.item(place, given, gather.text_of(fields))
+    item = gather.item(place, given, fields)
     for question, value, user, status in _responses(place, record, gather):
         if not gather.wants(question):
             continue

@@ -19,15 +19,7 @@ from dissensus.tables.columns import first_repeat
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import Source, kept, open_source, refuse_pipe
 
-_ARCHIVE_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    OSError,
-)
+_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, ValueError, OSError)
 _SUFFIXES = {".jsonl", ".json"}
 _LOST = (
     "one file for all members does not say who gave which label; switch 'Share annotations across all users' "
@@ -55,7 +47,7 @@ def read(path: Path, gather: Gatherer) -> None:
             text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
             key = gather.item_column or "id"
             gather.takes(item=key, annotator="name of the file")
-            item = gather.item(where, record.get(key), gather.text_of(text))
+            item = gather.item(where, record.get(key), text)
             labels = record.get("label")
             if labels is None:
                 marked = "marks spans, parts of a text" if "entities" in record else "has no 'label'"

@@ -20,6 +20,7 @@ from dissensus.errors import DataError, setting
 from dissensus.importers.gather import (
     Gatherer,
     NotALabelError,
+    Record,
     as_labels,
     by_question,
     cell_labels,
@@ -31,7 +32,6 @@ from dissensus.tables.delimited import rows
 from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import Source, open_source
 
-Record = Mapping[str, Any]
 Placed = tuple[str, Record]
 Questions = Mapping[str, Callable[[Record], list[str]]]  # by name, how the labels are read off a record
 
@@ -76,10 +76,8 @@ class Flat:
         if not self.inputs:
             texts.remove(question)
         for place, record in chain(first, iterator):
-            item = gather.item(place, record.get(item_field))
-            if gather.lacks_text(item):
-                known = {name.removeprefix(self.inputs): record[name] for name in texts if name in record}
-                gather.describe(item, gather.text_of(known, self.inputs))
+            known = {name.removeprefix(self.inputs): record[name] for name in texts if name in record}
+            item = gather.item(place, record.get(item_field), known, self.inputs)
             reason = self.left_out(record, gather.keep_rejected)
             if reason is not None:
                 gather.leave_out(reason)

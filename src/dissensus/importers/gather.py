@@ -28,6 +28,7 @@ from dissensus.tables.columns import TEXT_NAMES, listed
 from dissensus.tables.json_lines import too_deep
 
 Parsed = TypeVar("Parsed")
+Record = Mapping[str, Any]
 
 EMPTY = "empty answers"
 _PLURAL = re.compile(r"s\b")  # reasons have no word in -s before their noun
@@ -218,16 +219,26 @@ class Gatherer:
         """The error of one record: file, place, what is wrong and what to do."""
         return DataError(f"{self.path} {place}: {message}")
 
-    def item(self, place: str, identifier: Any, text: str | None = None, **side: Any) -> int:
-        """The code of an item, seen for the first time or again; its first text stands."""
+    def item(
+        self,
+        place: str,
+        identifier: Any,
+        fields: Mapping[str, Any] | None = None,
+        prefix: str = "",
+        **side: Any,
+    ) -> int:
+        """The code of an item, seen for the first time or again.
+
+        Its text is in one of the ``fields``, which are looked at until one is found.
+        """
         name = as_id(identifier)
         if name is None:
             raise self.error(place, "the item has no id; give it one or remove the record")
         code = self._code(0, name, place)
         if code == len(self._texts):
             self._texts.append(None)
-        if text:
-            self.describe(code, text)
+        if fields is not None and self._texts[code] is None:
+            self._texts[code] = self._text_of(fields, prefix)
         for key, value in side.items():
             column = self._side.setdefault(key, [])
             column.extend([None] * (code + 1 - len(column)))
@@ -238,15 +249,6 @@ class Gatherer:
         """What is known of an item beside its text."""
         column = self._side.get(key, [])
         return column[item] if item < len(column) else None
-
-    def lacks_text(self, item: int) -> bool:
-        """Whether no text of this item is known yet, so that it is looked up once and not in every row."""
-        return self._texts[item] is None
-
-    def describe(self, item: int, text: str | None) -> None:
-        """Note the text of an item, unless one is known."""
-        if text and self._texts[item] is None:
-            self._texts[item] = whole_text(text)
 
     def label(self, place: str, item: int, annotator: Any, values: Sequence[str]) -> None:
         """One annotator's answer to one item: a label, several, or none (counted as left out)."""
@@ -301,7 +303,7 @@ class Gatherer:
         self.settle()
         return str(self.question)
 
-    def text_of(self, fields: Mapping[str, Any], prefix: str = "") -> str | None:
+    def _text_of(self, fields: Mapping[str, Any], prefix: str) -> str | None:
         """The text of an item: the column named, else one with a usual name, else the first that is text."""
         name = self.text_column and self.text_column.removeprefix(prefix)
         if name is not None and name not in fields:
@@ -313,7 +315,7 @@ class Gatherer:
         if name is None:
             return None
         self.takes(text=name)
-        return as_text(fields[name])
+        return whole_text(as_text(fields[name]) or "") or None
 
     @property
     def columns(self) -> dict[str, str]:

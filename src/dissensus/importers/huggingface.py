@@ -98,9 +98,8 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     guessed = gather.item_column is None
 
     def read_row(place: str, row: Mapping[str, Any], gather: Gatherer) -> None:
-        text = gather.text_of({name: row[name] for name in texts})
         identifier = f"{split}:{row[item_column]}" if by_split else row[item_column]
-        item = gather.item(place, identifier, text, **side)
+        item = gather.item(place, identifier, {name: row[name] for name in texts}, **side)
         other = gather.side("split", item)
         if guessed and split and other != split:
             raise gather.error(

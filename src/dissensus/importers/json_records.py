@@ -31,9 +31,9 @@ from dissensus.errors import DataError
 from dissensus.importers.gather import (
     EMPTY,
     Gatherer,
+    Record,
     as_id,
     as_labels,
-    as_text,
     by_question,
     parse_json,
     split_labels,
@@ -42,11 +42,7 @@ from dissensus.tables.delimited import rows
 from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import first_bytes, open_source
 
-Record = Mapping[str, Any]
-
 # ---- Prodigy ------------------------------------------------------------------------------------------
-
-CHOICE = "choice"  # the name of the question of a choice task
 
 
 def read_prodigy(path: Path, gather: Gatherer) -> None:
@@ -55,11 +51,10 @@ def read_prodigy(path: Path, gather: Gatherer) -> None:
         key = gather.item_column or "_input_hash"
         who = "_annotator_id" if record.get("_annotator_id") else "_session_id"
         gather.takes(item=key, annotator=who)
-        item = gather.item(place, record.get(key))
-        if gather.lacks_text(item) and (gather.text_column is not None or "text" in record):
-            gather.describe(item, gather.text_of(record))
+        has_text = gather.text_column is not None or "text" in record
+        item = gather.item(place, record.get(key), record if has_text else None)
         answer, chosen = record.get("answer"), "accept" in record
-        question = CHOICE if chosen else as_id(record.get("label"))
+        question = "choice" if chosen else as_id(record.get("label"))
         if answer == "ignore":
             gather.leave_out("answers marked ignore")
         elif question is None and isinstance(record.get("spans"), list):
@@ -89,8 +84,7 @@ def read_potato(path: Path, gather: Gatherer) -> None:
     for file in files:
         for line, record in records(open_source(file)):
             place, user = f"{file.parent.name} {line}", file.resolve().parent.name
-            text = gather.text_of({"text": record.get("displayed_text")})
-            item = gather.item(place, record.get("id"), text)
+            item = gather.item(place, record.get("id"), {"text": record.get("displayed_text")})
             answers = record.get("label_annotations")
             if not isinstance(answers, Mapping):
                 raise gather.error(place, "has no object 'label_annotations'; correct the line")
@@ -129,7 +123,7 @@ def read_ground_truth(path: Path, gather: Gatherer) -> None:
         key = gather.item_column or source
         gather.takes(item=key, annotator="workerId")
         inline = {name: record[name] for name in ("source",) if isinstance(record.get(name), str)}
-        item = gather.item(place, record.get(key), gather.text_of(record if gather.text_column else inline))
+        item = gather.item(place, record.get(key), record if gather.text_column else inline)
         for job in jobs:
             _read_job(place, item, record[job], f"{job}." if len(jobs) > 1 else "", gather)
 
@@ -160,7 +154,6 @@ def _read_job(place: str, item: int, job: Record, prefix: str, gather: Gatherer)
 
 # ---- Inspect ------------------------------------------------------------------------------------------
 
-VERDICT = "score"  # the one question of an Inspect log
 INSPECT_KEYS = ("version", "status", "eval", "task", "model")  # that a log in JSON begins with
 
 
@@ -174,15 +167,15 @@ def read_inspect(path: Path, gather: Gatherer) -> None:
     several = any(one.get("epoch", 1) != 1 for one in samples)
     for number, sample in enumerate(samples, 1):
         place, name = f"sample {number}", as_id(sample.get("id"))
-        text = as_text(sample.get("input")) if isinstance(sample.get("input"), str) else None
-        item = gather.item(place, f"{name} #{sample.get('epoch')}" if several and name else name, text)
+        shown = {"text": sample["input"]} if isinstance(sample.get("input"), str) else {}
+        item = gather.item(place, f"{name} #{sample.get('epoch')}" if several and name else name, **shown)
         scores = sample.get("scores")
         if not scores:
             gather.leave_out("samples without a score")
             continue
         for scorer, score in scores.items():
             value = score.get("value") if isinstance(score, Mapping) else score
-            gather.answer(place, item, VERDICT, scorer, value)
+            gather.answer(place, item, "score", scorer, value)
 
 
 # ---- Langfuse -----------------------------------------------------------------------------------------
@@ -268,7 +261,7 @@ def read_lewidi(path: Path, gather: Gatherer) -> None:
             side = {name: entry[name] for name in ("split", "lang") if name in entry}
             gather.takes(item="key of the object", annotator="annotators")
             shown = entry if gather.text_column else {"text": entry.get("text")}
-            item = gather.item(place, key, gather.text_of(shown), **side)
+            item = gather.item(place, key, shown, **side)
             if not entry["annotations"]:
                 gather.leave_out("items without annotations")
             elif gather.wants("annotations"):

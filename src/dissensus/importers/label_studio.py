@@ -15,9 +15,6 @@ from dissensus.importers.gather import Gatherer, as_labels
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import open_source
 
-_CANCELLED = "cancelled or skipped annotations"
-_GROUND_TRUTH = "ground-truth annotations"
-_REGION = "answers about a part of an item"
 _REGIONS = {
     "labels": "spans", "hypertextlabels": "spans", "paragraphlabels": "spans", "timeserieslabels": "spans",
     "rectanglelabels": "boxes", "rectangle": "boxes", "ellipselabels": "boxes", "polygonlabels": "boxes",
@@ -58,12 +55,13 @@ def _read_task(place: str, task: Mapping[str, Any], gather: Gatherer) -> None:
         raise gather.error(place, "is not a task with 'data' and 'annotations'; export as JSON again")
     identifier = data.get(gather.item_column) if gather.item_column else task.get("id")
     gather.takes(item=gather.item_column or "id", annotator="completed_by")
-    item = gather.item(place, identifier, gather.text_of(data))
+    item = gather.item(place, identifier, data)
     for annotation in annotations:
         if not isinstance(annotation, dict):
             raise gather.error(place, "holds an annotation that is not an object; export as JSON again")
         if annotation.get("was_cancelled") or annotation.get("ground_truth"):
-            gather.leave_out(_CANCELLED if annotation.get("was_cancelled") else _GROUND_TRUTH)
+            cancelled = "cancelled or skipped" if annotation.get("was_cancelled") else "ground-truth"
+            gather.leave_out(f"{cancelled} annotations")
             continue
         labels: dict[str, None] = {}
         before = gather.n_regions
@@ -85,7 +83,7 @@ def _answers(results: Any, gather: Gatherer) -> Iterator[tuple[str, Any]]:
         if not isinstance(value, dict):
             continue
         if value.keys() - {_CONTROLS[kind]}:  # where the part is: start, x, points, rle, …
-            gather.leave_out(_REGION)
+            gather.leave_out("answers about a part of an item")
             continue
         answer = value.get(_CONTROLS[kind])
         if kind == "taxonomy" and isinstance(answer, list):

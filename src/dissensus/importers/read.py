@@ -25,12 +25,10 @@ from dissensus.tables.layouts import (
     lookalike_notes,
     one_column,
     one_only,
-    read_table,
-    unfolded,
     with_kind,
     with_side_tables,
 )
-from dissensus.tables.pairs_and_sets import kind_of_rows, read_pairs, read_sets, read_tags, tag_columns
+from dissensus.tables.pairs_and_sets import read_any
 from dissensus.tables.tables import TABLE_FORMATS, open_table
 
 
@@ -138,16 +136,7 @@ def read_annotations(
         labels = replace(labels, columns_read=export.columns)
     else:
         table = open_table(source, format, encoding=encoding)
-        table = unfolded(table, wanted) if layout in (None, "long") else table
-        kind = kind_of_rows(table, wanted, label_type, layout, separator)
-        if kind == "pairwise":
-            labels = read_pairs(table, wanted)
-        elif kind == "multi":
-            labels = read_sets(table, wanted, separator)
-        elif layout is None and label_type in (None, "multi") and (tags := tag_columns(table, wanted)):
-            labels = read_tags(table, wanted, tags)
-        else:
-            labels = read_table(table, wanted, layout)
+        labels = read_any(table, wanted, label_type, layout, separator)
     if ignore_case:
         labels = without_case(labels, classes)
     given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}

@@ -112,12 +112,8 @@ class Annotations(Shown):
     n_labels: int = field(init=False)  # label rows
 
     def __post_init__(self) -> None:
-        for size, entries in (
-            ("n_items", self.item_vocabulary),
-            ("n_annotators", self.annotator_vocabulary),
-            ("n_classes", self.class_vocabulary),
-            ("n_labels", self.item),
-        ):
+        sizes = ("n_items", "n_annotators", "n_classes", "n_labels")
+        for size, entries in zip(sizes, (*self.vocabularies, self.item), strict=True):
             object.__setattr__(self, size, len(entries))
         for column in (self.item, self.annotator, self.label, self.gold):
             if column is not None:
@@ -289,16 +285,16 @@ class Annotations(Shown):
         places
             By table, a function that says where a row stands in its source.
         """
-        result, place = self, places or {}
+        names = {"items": "item", "annotators": "annotator", "gold": "gold"}
+        place: dict[str, Place] = {name: f"{what} table row {{}}".format for name, what in names.items()}
+        place |= places or {}
+        result = self
         if items is not None:
-            where = place.get("items", "item table row {}".format)
-            result = result._with_items(side_table(items, "items"), where)
+            result = result._with_items(side_table(items, "items"), place["items"])
         if annotators is not None:
-            where = place.get("annotators", "annotator table row {}".format)
-            result = result._with_annotators(side_table(annotators, "annotators"), where)
+            result = result._with_annotators(side_table(annotators, "annotators"), place["annotators"])
         if gold is not None:
-            where = place.get("gold", "gold table row {}".format)
-            result = result._with_gold(side_table(gold, "gold", 2), where, new_classes)
+            result = result._with_gold(side_table(gold, "gold", 2), place["gold"], new_classes)
         return result
 
     def _with_items(self, table: pa.Table, place: Place) -> Self:

@@ -70,7 +70,6 @@ SCALES = (
     "false|mostly false|half true|mostly true|true",
     "contradiction|neutral|entailment",
     "very negative|negative|neutral|positive|very positive",
-    "negative|neutral|positive",
     "very bad|bad|neutral|good|very good",
     "very poor|poor|fair|good|very good|excellent",
     "poor|fair|average|good|excellent",
@@ -101,7 +100,7 @@ def refuse_wrong_kind(annotations: Annotations) -> None:
     """Labels that cannot be of the type they are said to be."""
     kind, classes = annotations.label_type, annotations.class_vocabulary
     if kind == "numeric" and annotations.class_values is None:
-        stranger = next(name for name in classes if not _is_number(name))
+        stranger = next(name for name in classes if not is_number(name))
         raise DataError(
             f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
             f"correct it, or say {setting('label_type', 'ordinal')} or {setting('label_type', 'nominal')}"
@@ -118,7 +117,8 @@ def refuse_wrong_kind(annotations: Annotations) -> None:
         )
 
 
-def _is_number(name: object) -> bool:
+def is_number(name: object) -> bool:
+    """Whether a name is a finite number."""
     try:
         return bool(np.isfinite(float(name)))  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -184,7 +184,7 @@ def _offers(annotations: Annotations) -> tuple[str, ...]:
     order, notes = known_order(names), []
     # Where all others are numbers, or where it is rare, "none" may mean that there is no label.
     others = [name for name in names if name.casefold() not in _NO_ANSWER | _MAYBE_NONE]
-    numeric = bool(others) and all(map(_is_number, others))
+    numeric = bool(others) and all(map(is_number, others))
     rare = annotations.class_counts < _RARE * annotations.n_labels
     maybe = _NO_ANSWER | _MAYBE_NONE
     nothing = [
@@ -229,9 +229,9 @@ def class_values(annotations: Annotations) -> Array:
     values = annotations.class_values
     if values is not None:
         return values
-    numbers = [name for name in annotations.classes if _is_number(name)]
+    numbers = [name for name in annotations.classes if is_number(name)]
     if numbers:
-        stranger = next(name for name in annotations.classes if not _is_number(name))
+        stranger = next(name for name in annotations.classes if not is_number(name))
         raise DataError(
             f"the classes are a scale of numbers, and {quoted(stranger)} is none; "
             f"remove its labels, or say {setting('label_type', 'nominal')}"

@@ -33,19 +33,9 @@ ALIGNED = 8  # the index is padded to a multiple of so many bytes
 
 # NumPy's names and the file's, widest first, so that every array is aligned.
 KINDS = {
-    "uint64": "U64",
-    "int64": "I64",
-    "float64": "F64",
-    "float32": "F32",
-    "uint32": "U32",
-    "int32": "I32",
-    "float16": "F16",
-    "uint16": "U16",
-    "int16": "I16",
-    "int8": "I8",
-    "uint8": "U8",
-    "bool": "BOOL",
-}
+    "uint64": "U64", "int64": "I64", "float64": "F64", "float32": "F32", "uint32": "U32", "int32": "I32",
+    "float16": "F16", "uint16": "U16", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL",
+}  # fmt: skip
 
 
 # ---- writing ----------------------------------------------------------------------------------------------
@@ -54,18 +44,14 @@ KINDS = {
 def write_arrays(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write a header (whatever is JSON) and arrays (of numbers or truth values), whole or not at all."""
     text = json.dumps(header, sort_keys=True, default=_plain)
-    rows = {name: _in_c_order(name, arrays[name]) for name in _ordered(arrays)}
+    rows = {name: _in_c_order(name, array) for name, array in arrays.items()}
+    kinds = list(KINDS)  # in the order in which the safetensors package places arrays
+    rows = dict(sorted(rows.items(), key=lambda row: (kinds.index(row[1].dtype.name), row[0])))
     about = {HEADER_KEY: text, "format": FORMAT, "version": __version__, "sha256": _digest(text, rows)}
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         _write_index(file, rows, about)
         for array in rows.values():
             file.write(_bytes_of(array))
-
-
-def _ordered(arrays: Mapping[str, Any]) -> list[str]:
-    """Names in the order in which the safetensors package places the arrays."""
-    order = {kind: place for place, kind in enumerate(KINDS)}
-    return sorted(arrays, key=lambda name: (order.get(np.asarray(arrays[name]).dtype.name, -1), name))
 
 
 def _in_c_order(name: str, array: Any) -> NDArray[Any]:

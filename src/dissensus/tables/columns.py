@@ -38,11 +38,10 @@ _NAMES = {
         "answer class category response value",
     ),
 }
-_FIXED_BY = {"item": "item", "annotator": "annotator", "label": "label", "text": "text_column"}
 # What is shown or asked, where there is an id as well.
 _SHOWN = ("question", "unit", "sample", "object", "category", "prompt")
 _PLAIN = {"item": "task", "annotator": "worker"}  # as good as the roles' own names: crowd-kit's
-_OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": "label"}
+_OPTIONS = {"gold": "label", "text": "text_column"}  # settings that have another name than their role
 
 # What people call the text of an item, surest names first, and other columns that describe an item.
 TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
@@ -89,7 +88,7 @@ def find_column(
         if found:
             raise DataError(
                 f"{where}: {' and '.join(map(quoted, found))} could each be the {role} column; "
-                f"choose one with {setting(_OPTIONS[role])}"
+                f"choose one with {setting(_OPTIONS.get(role, role))}"
             )
     raise _not_found(free, columns, role, where, [other for other in later if not has_column(free, other)])
 
@@ -125,7 +124,7 @@ def guess_words(taken: Mapping[str, str], given: Collection[str]) -> str:
     if not guessed:
         return ""
     words = ", ".join(f"{role} from {quoted(name)}" for role, name in taken.items())
-    options = ", ".join(setting(_FIXED_BY[role]) for role in taken)
+    options = ", ".join(setting(_OPTIONS.get(role, role)) for role in taken)
     return f"read {words}; where that is wrong, name the column with {options}"
 
 
@@ -195,10 +194,10 @@ def _not_found(
     near = next((name for name in some if nearest(_full(name), _known(role), 0.75)), None)
     hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
     long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
-    options = ", ".join(setting(_OPTIONS[other]) for other in missing)
+    options, option = ", ".join(map(setting, missing)), setting(_OPTIONS.get(role, role), near)
     also = f"; nor is there a column of {' or '.join(f'{other}s' for other in missing)} ({options})"
     return DataError(
-        f"{where}: no {role} column found; {hint}ay which it is with {setting(_OPTIONS[role], near)}"
+        f"{where}: no {role} column found; {hint}ay which it is with {option}"
         f"{'' if long else _one_row_an_item()}{also if missing else ''}; it has {listed(columns)}"
     )
 

@@ -67,9 +67,22 @@ class DelimitedTable(FileTable):
 
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns as strings, by default all that have a name."""
-        return self._read(
-            [name for name in self.columns if name.strip()] if columns is None else list(columns)
-        )
+        names = self._named if columns is None else list(columns)
+        try:
+            table = arrow_csv.read_csv(**self._options(names, _BLOCK, line_breaks=False))
+        except _UNPARSED:
+            table = None
+        if table is None or not self._is_cut_at_lines(table.num_rows):
+            self._refuse_open_quote()
+            table = self._any_records(names)
+        if not table.num_rows:
+            raise self._no_rows()
+        return table
+
+    @property
+    def _named(self) -> list[str]:
+        """The columns that have a name."""
+        return [name for name in self.columns if name.strip()]
 
     def head(self, n: int, columns: Sequence[str] | None = None) -> pa.Table:
         """The first rows, without reading the others."""
@@ -77,29 +90,14 @@ class DelimitedTable(FileTable):
         if not rows or any(len(fields) != len(self.columns) for fields in rows):
             return self.typed(columns).slice(0, n)  # which says what is wrong
         cells = dict(zip(self.columns, zip(*rows, strict=True), strict=True))
-        wanted = [name for name in self.columns if name.strip()] if columns is None else columns
-        return pa.table({name: texts(cells[name]) for name in wanted})
+        return pa.table({name: texts(cells[name]) for name in columns or self._named})
 
     def place(self, row: int) -> str:
         """File and line, found by counting."""
-        for number, (line, _) in enumerate(self._records()):
-            if number == row:
-                return f"{self.name} line {line}"
-        return f"{self.name} row {row}"
+        lines = (f"line {line}" for line, _ in self._records())
+        return f"{self.name} {next(islice(lines, row, None), f'row {row}')}"
 
     # ---- the fast way ---------------------------------------------------------------------------------
-
-    def _read(self, columns: list[str]) -> pa.Table:
-        try:
-            table = arrow_csv.read_csv(**self._options(columns, _BLOCK, line_breaks=False))
-        except _UNPARSED:
-            table = None
-        if table is None or not self._is_cut_at_lines(table.num_rows):
-            self._refuse_open_quote()
-            table = self._any_records(columns)
-        if not table.num_rows:
-            raise self._no_rows()
-        return table
 
     def _is_cut_at_lines(self, n_records: int) -> bool:
         """Whether no field holds a line break: then Arrow may cut the file into blocks at any line.
@@ -166,9 +164,8 @@ class DelimitedTable(FileTable):
 
     def _n_records(self, line_breaks: bool) -> int:
         """The number of records in blocks of the usual size; −1 where they cannot be read so."""
-        named = [name for name in self.columns if name.strip()]
         try:
-            return sum(map(len, self._stream(named[:1], _BLOCK, line_breaks)))
+            return sum(map(len, self._stream(self._named[:1], _BLOCK, line_breaks)))
         except _UNPARSED:
             return -1
 

@@ -13,7 +13,7 @@ here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,39 +27,19 @@ SURE, WORTH = "sure", "worth"
 ESTIMATE = "estimate"
 
 
-class Uncertainty(Protocol):
-    """How sure somebody is of their answers."""
-
-    @property
-    def low(self) -> Array:
-        """(items, classes): lower ends of the shares' intervals."""
-        ...
-
-    @property
-    def high(self) -> Array:
-        """(items, classes): upper ends."""
-        ...
-
-    @property
-    def sure(self) -> Array:
-        """(items,): the probability that the label is right."""
-        ...
-
-    @property
-    def worth(self) -> Array:
-        """(items,): the number of labels of the whole population that would tell as much."""
-        ...
-
-
 def label_columns(
     items: Any,
     labels: Any,
     classes: Iterable[Any],
     chances: Array,
     n_labels: Any,
-    known: Uncertainty | None = None,
+    known: Any = None,
 ) -> dict[str, Any]:
-    """The columns by name, in their order; ``chances`` (items, classes)."""
+    """The columns by name, in their order; ``chances`` (items, classes).
+
+    ``known`` has the arrays ``low`` and ``high`` (items, classes), the ends of the shares' intervals, and
+    ``sure`` and ``worth`` (items,).
+    """
     columns = {ITEM: items, LABEL: labels}
     columns |= {f"{PROBABILITY}{name}": chances[:, p] for p, name in enumerate(classes)}
     if known is not None:

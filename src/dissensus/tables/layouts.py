@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.kinds import LabelType, check_label_type, recognised
+from dissensus.labels.kinds import LabelType, check_label_type, is_number, recognised
 from dissensus.labels.rows import Duplicates, counted
 from dissensus.labels.vocabulary import (
     Codes,
@@ -175,7 +175,7 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     named = all(_ANNOTATOR_NAME.fullmatch(name) for name in annotators)
     n_columns = Counter(value for own in values for value in own)
     shared = all(not own or any(n_columns[value] > 1 for value in own) for own in values)
-    return named or (shared and not any(map(_is_number, distinct)))
+    return named or (shared and not any(map(is_number, distinct)))
 
 
 def unnamed_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
@@ -198,14 +198,6 @@ def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> se
         if _are_texts(own) and all(n_columns[value] == 1 for value in own)
     }
     return texts if len(texts) < len(names) else set()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # ---- long ---------------------------------------------------------------------------------------------
@@ -526,7 +518,7 @@ def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
     try:
         return filled.astype(np.float64)
     except ValueError:
-        row = next(row for row, text in enumerate(filled) if not _is_number(text))
+        row = next(row for row, text in enumerate(filled) if not is_number(text))
         raise DataError(
             f"{table.place(row)}: the count of {quoted(name)} is {quoted(filled[row])}; "
             "give a whole number of at least 0"
@@ -612,18 +604,16 @@ def with_side_tables(
     """The labels with tables read from paths or frames; ``names``: what the source calls its id columns."""
     tables: dict[str, pa.Table] = {}
     places: dict[str, Place] = {}
-    if items is not None:
-        tables["items"], places["items"] = _side_table(items, "item", names[0])
-    if annotators is not None:
-        tables["annotators"], places["annotators"] = _side_table(annotators, "annotator", names[1])
+    for what, given, name in (("item", items, names[0]), ("annotator", annotators, names[1])):
+        if given is not None:
+            tables[f"{what}s"], places[f"{what}s"] = _side_table(given, what, name)
     if gold is not None:
         tables["gold"], places["gold"] = _gold_table(gold, names[0])
         if ignore_case:
             known = {str(name).strip().casefold(): name for name in labels.classes}
-            told = [
-                known.get(str(name).strip().casefold(), name) for name in tables["gold"]["label"].to_pylist()
-            ]
-            tables["gold"] = tables["gold"].set_column(1, "label", [told])
+            said = tables["gold"]["label"].to_pylist()
+            same = [known.get(str(name).strip().casefold(), name) for name in said]
+            tables["gold"] = tables["gold"].set_column(1, "label", [same])
     return labels.with_tables(**tables, new_classes=new_classes, places=places)
 
 
@@ -631,11 +621,8 @@ def _side_table(source: Any, what: str, usual: str) -> tuple[pa.Table, Place]:
     """A table whose first column holds the ids; the others as they are."""
     table = open_table(source, name=f"the {what} table")
     key = find_column(table.columns, what, usual if usual in table.columns else None, table.name)
-    everything = table.typed()
-    others = [name for name in everything.column_names if name != key]
-    ids = table.ids([key])[0]
-    sides = everything.select(others)
-    return sides.add_column(0, what if what not in others else key, ids), table.place
+    sides, ids = table.typed().drop_columns([key]), table.ids([key])[0]
+    return sides.add_column(0, key if what in sides.column_names else what, ids), table.place
 
 
 def _gold_table(source: Any, usual: str) -> tuple[pa.Table, Place]:

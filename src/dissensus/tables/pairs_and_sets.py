@@ -32,6 +32,8 @@ from dissensus.tables.layouts import (
     item_column,
     long_columns,
     one_column,
+    read_table,
+    unfolded,
     unnamed_columns,
 )
 from dissensus.tables.tables import Table
@@ -45,9 +47,8 @@ _SIDES = (
     ("first", "second"),
 )  # fmt: skip
 _WINNER = (
-    *("winner", "preference", "preferred", "verdict", "label", "choice"),
-    *("answer", "vote", "better", "winning"),
-)
+    "winner", "preference", "preferred", "verdict", "label", "choice", "answer", "vote", "better", "winning"
+)  # fmt: skip
 _CHOSEN = (("chosen", "rejected"), ("winner", "loser"), ("better", "worse"), ("preferred", "dispreferred"))
 _LEFT = frozenset({"left", "a", "1", "first", "model_a", "option_a", "response_a", "candidate_a", "a1"})
 _RIGHT = frozenset({"right", "b", "2", "second", "model_b", "option_b", "response_b", "candidate_b", "a2"})
@@ -58,16 +59,19 @@ _COMMON = frozenset({"a", "b", "first", "second"})  # columns that may be called
 NOBODY = "everybody"
 
 
-def kind_of_rows(
+def read_any(
     table: Table, wanted: Wanted, label_type: LabelType | None, layout: Layout | None, separator: str | None
-) -> LabelType | None:
-    """What a table's rows must be read as: pairs, or sets of classes; None where each has one class."""
+) -> Annotations:
+    """Labels of a table of comparisons, of sets of classes, or in any layout of one class a label."""
+    table = unfolded(table, wanted) if layout in (None, "long") else table
     unsaid = label_type is None and layout is None and not wanted.named
     if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
-        return "pairwise"
-    if separator is not None or (label_type in (None, "multi") and holds_lists(table, wanted)):
-        return "multi"
-    return None
+        return read_pairs(table, wanted)
+    maybe_sets = label_type in (None, "multi")
+    if separator is not None or (maybe_sets and holds_lists(table, wanted)):
+        return read_sets(table, wanted, separator)
+    tags = tag_columns(table, wanted) if maybe_sets and layout is None else []
+    return read_tags(table, wanted, tags) if tags else read_table(table, wanted, layout)
 
 
 def tag_columns(table: Table, wanted: Wanted) -> list[str]:
@@ -125,7 +129,7 @@ def looks_pairwise(names: Sequence[str]) -> bool:
     if sides is None or {side.strip().casefold() for side in sides} & _COMMON:
         return False
     plain = {name.strip().casefold() for name in names}
-    return _chosen(names) is not None or bool(plain & {"winner", "preference", "preferred", "verdict"})
+    return _are_chosen(sides) or bool(plain & {"winner", "preference", "preferred", "verdict"})
 
 
 def _sides(names: Sequence[str]) -> tuple[str, str] | None:
@@ -137,10 +141,8 @@ def _sides(names: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def _chosen(names: Sequence[str]) -> tuple[str, str] | None:
-    found = _sides(names)
-    plain = None if found is None else (found[0].strip().casefold(), found[1].strip().casefold())
-    return found if plain in _CHOSEN else None
+def _are_chosen(sides: tuple[str, str]) -> bool:
+    return tuple(side.strip().casefold() for side in sides) in _CHOSEN
 
 
 def read_pairs(table: Table, wanted: Wanted) -> Annotations:
@@ -151,14 +153,11 @@ def read_pairs(table: Table, wanted: Wanted) -> Annotations:
             f"{table.name}: no two columns of what is compared (such as model_a and model_b, left and right, "
             f"or chosen and rejected); it has {listed(table.columns)}"
         )
-    taken = list(sides)
-    chosen = _chosen(table.columns) is not None
-    winner = None
-    if not chosen:
+    taken, winner = list(sides), None
+    if not _are_chosen(sides):
         given = one_column(wanted.label)
         free = {name.strip().casefold(): name for name in table.columns if name not in taken}
-        usual = next((free[name] for name in _WINNER if name in free), None)
-        winner = usual if given is None and usual is not None else None
+        winner = next((free[name] for name in _WINNER if name in free and given is None), None)
         winner = winner or find_column(table.columns, "label", given, table.name, taken=taken)
         taken.append(winner)
     who = _found(table, "annotator", one_column(wanted.annotator), taken)
@@ -175,8 +174,9 @@ def read_pairs(table: Table, wanted: Wanted) -> Annotations:
     texts = {name: to_arrow(column, "thing").cast(pa.string()) for name, column in cells.items()}
     told = {name: as_values(column)[rows] for name, column in texts.items()}
     left, right = (told[side] for side in sides)
-    won = np.full(len(left), "left") if winner is None else _won(table, rows, told[winner], left, right)
-    if chosen:  # things whose sides are not told stand in the order of their names
+    if winner is not None:
+        won = _won(table, rows, told[winner], left, right)
+    else:  # things whose sides are not told stand in the order of their names
         won = np.where(left > right, "right", "left").astype(object)
         left, right = np.minimum(left, right), np.maximum(left, right)
     same = np.flatnonzero(left == right)
@@ -241,7 +241,7 @@ _LOOKED_AT = 100  # rows that tell whether a column holds lists
 
 def label_column(table: Table, wanted: Wanted) -> str | None:
     """The column of labels in a table of one row per answer, if it has one."""
-    given = one_column(wanted.label) if not isinstance(wanted.label, list | tuple) else None
+    given = wanted.label if isinstance(wanted.label, str) else None
     if given is None and not has_column(table.columns, "label"):
         return None
     taken = [] if given is not None else [name for name in table.columns if has_column([name], "item")]

@@ -33,16 +33,14 @@ StreamedTable: TypeAlias = "ParquetTable | DelimitedTable | JsonTable"
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
-_NO_TABLES = (
-    (b"%pdf", "a PDF document"),
-    (b"<!doctype html", "an HTML page"),
-    (b"<html", "an HTML page"),
-    (b"<?xml", "an XML document"),
-    (b"{\\rtf", "an RTF document"),
-    (b"\xd0\xcf\x11\xe0", "an Office document"),
-    (b"\x89png", "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-)
+_NO_TABLES = {
+    "a PDF document": (b"%pdf",),
+    "an HTML page": (b"<!doctype html", b"<html"),
+    "an XML document": (b"<?xml",),
+    "an RTF document": (b"{\\rtf",),
+    "an Office document": (b"\xd0\xcf\x11\xe0",),
+    "a picture": (b"\x89png", b"\xff\xd8\xff"),
+}
 _SUFFIXES |= {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 
 
@@ -94,7 +92,7 @@ def recognise_format(source: Source) -> str:
     """The format by the first bytes, and by the suffix where they leave it open."""
     start = source.start
     head = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower()
-    what = next((kind for magic, kind in _NO_TABLES if head.startswith(magic)), None)
+    what = next((kind for kind, magic in _NO_TABLES.items() if head.startswith(magic)), None)
     if what is not None:
         raise DataError(
             f"{source.name}: this is {what}, not a table; save its table as CSV with one row for each label "

@@ -125,14 +125,10 @@ def weighted_rows(labels: Any, items: pa.Table | None = None) -> pa.Table:
     columns = probability_columns(table.column_names)
     chances = np.column_stack([table[name].to_numpy() for name in columns.values()])
     item, label = np.nonzero(chances > 0)
-    rows = pa.table(
-        {
-            "item": table["item"].take(pa.array(item)),
-            "label": pa.array(list(columns)).take(pa.array(label)),
-            "weight": chances[item, label],
-        }
-    )
-    return _with_columns(rows, None if items is None else items.take(pa.array(item)))
+    items_of_rows, labels_of_rows = pa.array(item), pa.array(list(columns)).take(pa.array(label))
+    rows = pa.table({"item": table["item"].take(items_of_rows), "label": labels_of_rows})
+    rows = rows.append_column("weight", [chances[item, label]])
+    return _with_columns(rows, None if items is None else items.take(items_of_rows))
 
 
 # ---- the table all formats start from -----------------------------------------------------------------
@@ -150,11 +146,8 @@ def _label_table(labels: Any) -> pa.Table:
         what = f"{missing[0]!r}" if missing else f"{PROBABILITY}<class>"
         raise DataError(f"the labels to write have no column {what}; give a model or its to_frame()")
     for name in probabilities:
-        chances = table[name]
-        if (
-            chances.null_count
-            or not pc.all(pc.and_(pc.is_finite(chances), pc.greater_equal(chances, 0))).as_py()
-        ):
+        sound = pc.and_(pc.is_finite(table[name]), pc.greater_equal(table[name], 0))
+        if table[name].null_count or not pc.all(sound).as_py():
             raise DataError(f"column {name!r} holds what is no probability; correct it")
     return table
 
@@ -182,13 +175,12 @@ def _with_columns(table: pa.Table, side: pa.Table | None) -> pa.Table:
 
 def _table_format(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    known = _SUFFIXES.get(suffixes[-1]) if suffixes else None
-    if known is None:
+    if not suffixes or suffixes[-1] not in _SUFFIXES:
         endings = ", ".join(_SUFFIXES)
         raise DataError(
             f"{path}: the name does not tell the format; end it in {endings}, or give {setting('format')}"
         )
-    return known
+    return _SUFFIXES[suffixes[-1]]
 
 
 # ---- one writer a format ------------------------------------------------------------------------------
@@ -210,15 +202,9 @@ def _write_dataset(table: pa.Table, path: Path) -> None:
         with (folder / file).open("rb") as written:
             fingerprint = hashlib.file_digest(written, "sha256").hexdigest()[:16]
         info = {"citation": "", "description": "", "features": features, "homepage": "", "license": ""}
-        state: dict[str, Any] = {
-            "_data_files": [{"filename": file}],
-            "_fingerprint": fingerprint,
-            "_format_columns": None,
-            "_format_kwargs": {},
-            "_format_type": None,
-            "_output_all_columns": False,
-            "_split": None,
-        }
+        state: dict[str, Any] = {"_data_files": [{"filename": file}], "_fingerprint": fingerprint}
+        state |= {"_format_kwargs": {}, "_output_all_columns": False}
+        state |= dict.fromkeys(("_format_columns", "_format_type", "_split"))
         (folder / "dataset_info.json").write_text(json.dumps(info, indent=2))
         (folder / "state.json").write_text(json.dumps(state, indent=2))
 
