@@ -40,7 +40,6 @@ LabelType = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
 LABEL_TYPES: tuple[LabelType, ...] = get_args(LabelType)
 MOST_GRADES = 15  # different numbers that are still taken for classes
 WINNERS = ("left", "tie", "right")  # the classes of pairwise labels, in this order
-SETS_BEGIN = "["  # how a set of classes is written
 SEPARATORS = ("|", ";", ",")  # that people put between the classes of a set
 
 _FEWEST = 3  # classes that can have an order worth speaking of
@@ -104,7 +103,7 @@ def refuse_wrong_kind(annotations: Annotations) -> None:
             f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
             f"correct it, or say {setting('label_type', 'ordinal')} or {setting('label_type', 'nominal')}"
         )
-    if kind == "multi" and not all(str(name).startswith(SETS_BEGIN) for name in classes):
+    if kind == "multi" and not all(str(name).startswith("[") for name in classes):
         raise DataError(
             f"label {quoted(classes[0])} is no set of classes; read sets from lists, "
             f"with {setting('separator')}, or with {setting('label_type', 'multi')}"
