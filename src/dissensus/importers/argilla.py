@@ -53,11 +53,8 @@ def read_record(place: str, record: Mapping[str, Any], gather: Gatherer) -> None
     fields = record.get("fields")
     if not isinstance(fields, dict):
         known = _TOOL_KEYS.union(_suggested(record), _OLD_KEYS if _AGENT in record else ())
-        fields = {
-            key: value
-            for key, value in record.items()
-            if key not in known and "." not in key and _SUGGESTED not in key
-        }
+        names = [key for key in record if key not in known and "." not in key and _SUGGESTED not in key]
+        fields = {name: record[name] for name in names}
         inputs = fields.get("inputs")
         fields = inputs if isinstance(inputs, dict) and not fields.get("text") else fields
     key = gather.item_column
@@ -92,13 +89,9 @@ def _responses(place: str, record: Mapping[str, Any], gather: Gatherer) -> Itera
                 value = answer.get("value") if isinstance(answer, dict) else answer
                 yield question, value, response.get("user_id"), response.get("status")
     elif _AGENT in record:
-        status = str(record.get("status") or "").lower()
-        yield (
-            "annotation",
-            record.get("annotation"),
-            record[_AGENT],
-            "discarded" if status == "discarded" else None,
-        )
+        status: str | None = str(record.get("status") or "").lower()
+        status = "discarded" if status == "discarded" else None
+        yield "annotation", record.get("annotation"), record[_AGENT], status
     else:
         for name, values in record.items():
             if name.endswith(_FLAT) and isinstance(values, list):

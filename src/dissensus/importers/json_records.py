@@ -129,11 +129,8 @@ def read_ground_truth(path: Path, gather: Gatherer) -> None:
 
 
 def _jobs(record: Record) -> list[str]:
-    return [
-        name
-        for name, value in record.items()
-        if isinstance(value, dict) and isinstance(value.get(_WORKERS), list)
-    ]
+    objects = {name: value for name, value in record.items() if isinstance(value, dict)}
+    return [name for name, value in objects.items() if isinstance(value.get(_WORKERS), list)]
 
 
 def _read_job(place: str, item: int, job: Record, prefix: str, gather: Gatherer) -> None:

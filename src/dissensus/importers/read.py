@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from dissensus.errors import DataError, bad_parameter, warn
 from dissensus.labels.annotations import Annotations
@@ -103,7 +103,14 @@ def read_annotations(
     text_here = text_column if items is None else None  # where there is a table of items, it has the text
     named = label if label is not None else question
     classes, label_type = declared_classes("read_annotations", classes, label_type)
-    layout, format = _checked(item, layout, format)
+    if layout is not None and layout not in LAYOUTS:
+        raise bad_parameter("read_annotations", "layout", f"one of {', '.join(LAYOUTS)}", layout)
+    if not isinstance(item, str | None):
+        raise bad_parameter("read_annotations", "item", "the name of a column", item)
+    if format == "wide" or format == "counts":  # the layout, named as a format
+        if layout not in (None, format):
+            raise bad_parameter("read_annotations", "layout", f"{format!r}, as the format is", layout)
+        layout, format = cast(Layout, format), None
     missing, known = Missing.of(missing_words), None if ignore_case else classes
     wanted = Wanted(item, annotator, named, text_here, known, duplicates, missing)
     if isinstance(source, str | os.PathLike):
@@ -161,19 +168,6 @@ def _warned(labels: Annotations) -> Annotations:
     for note in dict.fromkeys(labels.notes):
         warn(note, level)
     return labels
-
-
-def _checked(item: Any, layout: Layout | None, format: str | None) -> tuple[Layout | None, str | None]:
-    """Layout and format; a wide table or one of counts may be named as a format as well: it is the layout."""
-    if layout is not None and layout not in LAYOUTS:
-        raise bad_parameter("read_annotations", "layout", f"one of {', '.join(LAYOUTS)}", layout)
-    if not isinstance(item, str | None):
-        raise bad_parameter("read_annotations", "item", "the name of a column", item)
-    if format not in ("wide", "counts"):
-        return layout, format
-    if layout not in (None, format):
-        raise bad_parameter("read_annotations", "layout", f"{format!r}, as the format is", layout)
-    return "wide" if format == "wide" else "counts", None
 
 
 def _is_export(source: Any, format: str | None, layout: Layout | None, columns: tuple[Any, Any]) -> bool:

@@ -35,6 +35,7 @@ from dissensus.labels.rows import (
     resolved_rows,
     side_table,
     unused_notes,
+    with_rows,
 )
 from dissensus.labels.vocabulary import (
     Codes,
@@ -113,8 +114,8 @@ class Annotations(Shown):
 
     def __post_init__(self) -> None:
         sizes = ("n_items", "n_annotators", "n_classes", "n_labels")
-        for size, entries in zip(sizes, (*self.vocabularies, self.item), strict=True):
-            object.__setattr__(self, size, len(entries))
+        for size, n in zip(sizes, (*map(len, self.vocabularies), len(self.item)), strict=True):
+            object.__setattr__(self, size, n)
         for column in (self.item, self.annotator, self.label, self.gold):
             if column is not None:
                 column.setflags(write=False)
@@ -185,21 +186,13 @@ class Annotations(Shown):
         if not lengths[0]:
             raise DataError("there is no label in the data; give at least one (item, annotator, label) row")
         with ThreadPoolExecutor(3) as threads:
-            coded = [
-                threads.submit(encode, item, "item", place=place),
-                threads.submit(encode, annotator, "annotator", place=place),
-                threads.submit(encode, label, "label", order=classes, place=place),
-            ]
-        coded_items, coded_annotators, coded_labels = (column.result() for column in coded)
+            columns = ((item, "item", None), (annotator, "annotator", None), (label, "label", classes))
+            jobs = [threads.submit(encode, *column, place) for column in columns]
+        coded_items, coded_annotators, coded_labels = (job.result() for job in jobs)
         rows, left_out = resolved_rows(coded_items, coded_annotators, coded_labels, duplicates, place)
-        annotations = cls(
-            *rows,
-            coded_items[1],
-            coded_annotators[1],
-            coded_labels[1],
-            frame_kind=frame_kind,
-            notes=(*notes, *repeats_note(left_out, duplicates)),
-        )
+        vocabularies = coded_items[1], coded_annotators[1], coded_labels[1]
+        notes = (*notes, *repeats_note(left_out, duplicates))
+        annotations = cls(*rows, *vocabularies, frame_kind=frame_kind, notes=notes)
         annotations = annotations.with_label_type(label_type)
         return annotations.with_tables(items, annotators, gold, new_classes=classes is None)
 
@@ -310,14 +303,9 @@ class Annotations(Shown):
         if self.gold is not None:
             gold = np.full(len(vocabulary), -1, dtype=np.int32)
             gold[codes] = self.gold
-        return replace(
-            self,
-            item=codes[self.item],
-            item_vocabulary=vocabulary,
-            item_table=table,
-            gold=gold,
-            notes=(*self.notes, *notes),
-        )
+        known = {"item_vocabulary": vocabulary, "item_table": table, "gold": gold}
+        rows = codes[self.item], self.annotator, self.label
+        return with_rows(self, *rows, **known, notes=(*self.notes, *notes))
 
     def _with_annotators(self, table: pa.Table, place: Place) -> Self:
         if self.anonymous:
@@ -586,11 +574,11 @@ class Annotations(Shown):
         """
         codes = np.asarray(codes, dtype=np.int64)
         item, rows = self.rows_of_items(codes)
-        return replace(
+        return with_rows(
             self,
-            item=item,
-            annotator=self.annotator[rows],
-            label=self.label[rows],
+            item,
+            self.annotator[rows],
+            self.label[rows],
             item_vocabulary=self.item_vocabulary.take(codes),
             item_table=None if self.item_table is None else self.item_table.take(places(codes)),
             gold=None if self.gold is None else self.gold[codes],
@@ -605,9 +593,7 @@ class Annotations(Shown):
         mask
             (labels,): which label rows to keep.
         """
-        return replace(
-            self, item=self.item[mask], annotator=self.annotator[mask], label=self.label[mask], notes=()
-        )
+        return with_rows(self, self.item[mask], self.annotator[mask], self.label[mask], notes=())
 
     def split_labels(self, test_size: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
         """Hide a share of the (item, annotator) pairs, with every label of a hidden pair.

@@ -165,11 +165,9 @@ def read_features(path: str | Path, items: Any = None) -> Features:
         raise DataError(f"{file}: there is no such feature file; give a .npy, .npz or .parquet file")
     wanted = items.item_vocabulary if isinstance(items, Annotations) else items
     ids, rows = _read_parquet(file) if file.suffix == ".parquet" else _read_numpy(file)
-    if wanted is None:
-        return check_features(rows, None, str(file))
-    vocabulary = wanted if isinstance(wanted, Vocabulary) else Vocabulary(wanted, "item")
-    if ids is None:
-        return check_features(rows, len(vocabulary), str(file))
+    vocabulary = None if wanted is None else Vocabulary(wanted, "item")
+    if vocabulary is None or ids is None:
+        return check_features(rows, None if vocabulary is None else len(vocabulary), str(file))
     place = Vocabulary(ids, "item").codes(vocabulary)
     if (place < 0).any():
         absent = vocabulary[int(np.flatnonzero(place < 0)[0])]

@@ -22,7 +22,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -30,7 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_choice, setting
-from dissensus.labels.rows import canonical_rows
+from dissensus.labels.rows import canonical_rows, with_rows
 from dissensus.labels.vocabulary import Vocabulary, encode, is_text, quoted
 from dissensus.numerics import Array
 
@@ -41,7 +40,6 @@ LabelType = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
 LABEL_TYPES: tuple[LabelType, ...] = get_args(LabelType)
 MOST_GRADES = 15  # different numbers that are still taken for classes
 WINNERS = ("left", "tie", "right")  # the classes of pairwise labels, in this order
-SETS_BEGIN = "["  # how a set of classes is written
 SEPARATORS = ("|", ";", ",")  # that people put between the classes of a set
 
 _FEWEST = 3  # classes that can have an order worth speaking of
@@ -105,7 +103,7 @@ def refuse_wrong_kind(annotations: Annotations) -> None:
             f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
             f"correct it, or say {setting('label_type', 'ordinal')} or {setting('label_type', 'nominal')}"
         )
-    if kind == "multi" and not all(str(name).startswith(SETS_BEGIN) for name in classes):
+    if kind == "multi" and not all(str(name).startswith("[") for name in classes):
         raise DataError(
             f"label {quoted(classes[0])} is no set of classes; read sets from lists, "
             f"with {setting('separator')}, or with {setting('label_type', 'multi')}"
@@ -183,15 +181,12 @@ def _offers(annotations: Annotations) -> tuple[str, ...]:
     names = [str(name) for name in annotations.classes]
     order, notes = known_order(names), []
     # Where all others are numbers, or where it is rare, "none" may mean that there is no label.
-    others = [name for name in names if name.casefold() not in _NO_ANSWER | _MAYBE_NONE]
+    maybe = _NO_ANSWER | _MAYBE_NONE
+    others = [name for name in names if name.casefold() not in maybe]
     numeric = bool(others) and all(map(is_number, others))
     rare = annotations.class_counts < _RARE * annotations.n_labels
-    maybe = _NO_ANSWER | _MAYBE_NONE
-    nothing = [
-        name
-        for name, few in zip(names, rare, strict=True)
-        if name.casefold() in (maybe if numeric or few else _NO_ANSWER)
-    ]
+    words_for_none = [maybe if numeric or few else _NO_ANSWER for few in rare]
+    nothing = [name for name, none in zip(names, words_for_none, strict=True) if name.casefold() in none]
     if nothing:
         words = ", ".join(map(quoted, nothing))
         notes.append(
@@ -279,14 +274,8 @@ def as_sets(annotations: Annotations) -> Annotations:
     stops = np.append(starts[1:], annotations.n_labels)
     texts = [written(names[p] for p in annotations.label[a:b]) for a, b in zip(starts, stops, strict=True)]
     label, classes = encode(pa.array(texts, pa.string()), "label")
-    return replace(
-        annotations,
-        item=annotations.item[starts],
-        annotator=annotations.annotator[starts],
-        label=label,
-        class_vocabulary=classes,
-        gold=None,
-    )
+    rows = annotations.item[starts], annotations.annotator[starts], label
+    return with_rows(annotations, *rows, class_vocabulary=classes, gold=None)
 
 
 def without_case(annotations: Annotations, classes: Sequence[Any] | None = None) -> Annotations:
@@ -311,8 +300,7 @@ def without_case(annotations: Annotations, classes: Sequence[Any] | None = None)
     sizes = annotations.n_items, annotations.n_annotators, len(vocabulary)
     item, annotator = annotations.item.copy(), annotations.annotator.copy()
     rows = canonical_rows(item, annotator, distinct[annotations.label], sizes)
-    item, annotator, label = rows
-    return replace(annotations, item=item, annotator=annotator, label=label, class_vocabulary=vocabulary)
+    return with_rows(annotations, *rows, class_vocabulary=vocabulary)
 
 
 def _caseless(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ DUPLICATE_POLICIES: tuple[Duplicates, ...] = ("keep", "first", "last", "error")
 _PIECE = 1 << 16  # rows that fit the processor's cache
 MOST_NAMED = 5  # classes that a note lists
 
+Labels = TypeVar("Labels", bound="Annotations")
 Rows = tuple[Codes, Codes, Codes]  # item, annotator, label
 Coded = tuple[Codes, Vocabulary]  # a column and what its codes stand for
 
@@ -139,6 +140,11 @@ def take_pairs(annotations: Annotations, chosen: NDArray[np.bool_]) -> Annotatio
 # ---- two sets of labels as one ------------------------------------------------------------------------
 
 
+def with_rows(labels: Labels, item: Codes, annotator: Codes, label: Codes, **changes: Any) -> Labels:
+    """Labels with other rows, and with other changes that belong to them."""
+    return replace(labels, item=item, annotator=annotator, label=label, **changes)
+
+
 def joined(first: Annotations, second: Annotations) -> Annotations:
     """The labels of both, of the same classes; ids that are in both name the same item or annotator."""
     _, items = first.item_vocabulary.extended(second.item_vocabulary)
@@ -148,18 +154,9 @@ def joined(first: Annotations, second: Annotations) -> Annotations:
     annotator = np.concatenate([annotators.codes(one.annotator_vocabulary)[one.annotator] for one in both])
     label = np.concatenate([first.label, second.label])
     order = np.lexsort((label, annotator, item))
-    return replace(
-        first,
-        item=item[order],
-        annotator=annotator[order],
-        label=label[order],
-        item_vocabulary=items,
-        annotator_vocabulary=annotators,
-        item_table=None,
-        annotator_table=None,
-        gold=None,
-        notes=(),
-    )
+    alone: dict[str, Any] = {"item_table": None, "annotator_table": None, "gold": None, "notes": ()}
+    ids = {"item_vocabulary": items, "annotator_vocabulary": annotators}
+    return with_rows(first, item[order], annotator[order], label[order], **ids, **alone)
 
 
 def rows_of(some: Sequence[Codes], all_rows: Sequence[Codes]) -> NDArray[np.int64]:

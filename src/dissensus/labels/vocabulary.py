@@ -121,10 +121,8 @@ def encode(
         if (rank < 0).any():
             row = int(np.flatnonzero(rank[indices] < 0)[0])
             value = distinct[int(indices[row])].as_py()
-            meant, remedy = (
-                one_slip_away(value, vocabulary),
-                setting("classes" if what == "label" else f"{what}s"),
-            )
+            meant = one_slip_away(value, vocabulary)
+            remedy = setting("classes" if what == "label" else f"{what}s")
             hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
             raise DataError(
                 f"{place(row)}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} "
@@ -308,11 +306,12 @@ def dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
     distinct, indices = _plain(encoded.dictionary, what), encoded.indices
     if indices.null_count:
         row = int(np.flatnonzero(marks(indices.is_null()))[0])
-        raise blank_error(row, what, place)
+        raise DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
     codes = numbers(indices).astype(np.int32, copy=False)
     blank = blank_ids(distinct)
     if blank.any() and blank[codes].any():
-        raise blank_error(int(blank[codes].argmax()), what, place)
+        row = int(blank[codes].argmax())
+        raise DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
     tidy = _trimmed(distinct) if what == "label" else distinct
     if not ready and tidy is distinct:
         return codes, distinct
@@ -346,11 +345,6 @@ def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
         odd = np.flatnonzero(~blank & ((first <= _SPACE) | (first >= _BEYOND_ASCII)))
         blank[odd] = [not name.strip() for name in ids.take(places(odd)).to_pylist()]
     return blank
-
-
-def blank_error(row: int, what: str, place: Place) -> DataError:
-    """What is said of a row without an id or label."""
-    return DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
 
 
 # ---- Arrow to NumPy and back, without pandas ----------------------------------------------------------

@@ -245,12 +245,10 @@ class JsonTable(FileTable):
         self.columns = list(dict.fromkeys(key for record in first for key in record))
         if not self.columns:
             raise DataError(f"{self.name}: holds no record; add one object a label")
-        kinds = [
-            {type(record[key]) for record in first if record.get(key) is not None} for key in self.columns
-        ]
-        plain = all(len(found) <= 1 and found <= _PLAIN.keys() for found in kinds) and not _CUT.search(
-            "".join(self.columns)
-        )
+        values = ([record.get(key) for record in first] for key in self.columns)
+        kinds = [{type(value) for value in column if value is not None} for column in values]
+        plain = all(len(found) <= 1 and found <= _PLAIN.keys() for found in kinds)
+        plain = plain and not _CUT.search("".join(self.columns))
         types = [_PLAIN[next(iter(found), str)] for found in kinds] if plain else []
         self._schema = pa.schema(list(zip(self.columns, types, strict=True))) if plain else None
         self._nested: dict[str, str] = {}  # columns that hold a list or an object, and what is said of them
@@ -309,8 +307,7 @@ class JsonTable(FileTable):
             yield table
             at, n_rows = end, n_rows + table.num_rows
             self.source.forget()
-        rest = records(self.source, EXACT) if at < len(raw) else iter(())
-        rest = islice(rest, n_rows, None)
+        rest = islice(records(self.source, EXACT), n_rows, None) if at < len(raw) else iter(())
         while batch := list(islice(rest, _BATCH)):
             yield self._table(batch, columns)
 
@@ -339,9 +336,7 @@ class JsonTable(FileTable):
             return None
 
     def _table(self, batch: Sequence[Placed], columns: Sequence[str] | None) -> pa.Table:
-        names = (
-            columns if columns is not None else dict.fromkeys(key for _, record in batch for key in record)
-        )
+        names = dict.fromkeys(key for _, record in batch for key in record) if columns is None else columns
         if _CUT.search("".join(names)):
             raise DataError(f"{self.name}: a key is no valid text (a lone surrogate); correct it")
         return pa.table({name: self._column(batch, name) for name in names})

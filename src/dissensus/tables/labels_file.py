@@ -22,9 +22,7 @@ from dissensus.numerics import Array
 
 LABELS_FILE = "labels.csv"  # in the directory of a run
 ITEM, LABEL, ENTROPY, N_LABELS = "item", "label", "entropy", "n_labels"
-PROBABILITY, LOW, HIGH = "p_", "low_", "high_"  # and the name of the class
-SURE, WORTH = "sure", "worth"
-ESTIMATE = "estimate"
+PROBABILITY = "p_"  # and the name of the class
 
 
 def label_columns(
@@ -43,9 +41,9 @@ def label_columns(
     columns = {ITEM: items, LABEL: labels}
     columns |= {f"{PROBABILITY}{name}": chances[:, p] for p, name in enumerate(classes)}
     if known is not None:
-        columns |= {f"{LOW}{name}": known.low[:, p] for p, name in enumerate(classes)}
-        columns |= {f"{HIGH}{name}": known.high[:, p] for p, name in enumerate(classes)}
-        columns |= {SURE: known.sure, WORTH: known.worth}
+        columns |= {f"low_{name}": known.low[:, p] for p, name in enumerate(classes)}
+        columns |= {f"high_{name}": known.high[:, p] for p, name in enumerate(classes)}
+        columns |= {"sure": known.sure, "worth": known.worth}
     return columns | {ENTROPY: entropy_rows(chances), N_LABELS: n_labels}
 
 
@@ -64,7 +62,7 @@ def scale_columns(classes: Any, values: Array, chances: Array) -> dict[str, Any]
 def rating_columns(items: Any, estimates: Array, reach: Array, n_labels: Any) -> dict[str, Any]:
     """The columns of numeric ratings: what the population would rate each item, and an interval of that."""
     ends = {"low": estimates - reach, "high": estimates + reach}
-    return {ITEM: items, ESTIMATE: estimates, **ends, N_LABELS: n_labels}
+    return {ITEM: items, "estimate": estimates, **ends, N_LABELS: n_labels}
 
 
 def probability_columns(columns: Sequence[str]) -> dict[str, str]:

@@ -127,10 +127,9 @@ def item_column(table: Table, wanted: Wanted, layout: Layout) -> str:
         left = only_column_left(table.columns, wanted.annotator, wanted.label)
         if left is not None:
             return left
-    later = [role for role in ("annotator", "label") if getattr(wanted, role) is None]
-    return find_column(
-        table.columns, "item", wanted.item, table.name, later=later if layout == "long" else ()
-    )
+    roles = ("annotator", "label") if layout == "long" else ()
+    later = [role for role in roles if getattr(wanted, role) is None]
+    return find_column(table.columns, "item", wanted.item, table.name, later=later)
 
 
 def guess_layout(table: Table, wanted: Wanted) -> Layout:
@@ -192,11 +191,8 @@ def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> se
     """
     values = {name: [row[name] for row in first if row[name].strip()] for name in names}
     n_columns = Counter(value for own in values.values() for value in set(own))
-    texts = {
-        name
-        for name, own in values.items()
-        if _are_texts(own) and all(n_columns[value] == 1 for value in own)
-    }
+    own = {name for name in names if all(n_columns[value] == 1 for value in values[name])}
+    texts = {name for name in own if _are_texts(values[name])}
     return texts if len(texts) < len(names) else set()
 
 
@@ -262,9 +258,7 @@ def unfolded(table: Table, wanted: Wanted) -> Table:
     if isinstance(wanted.annotator, list | tuple) or isinstance(wanted.label, list | tuple):
         return table
     given = wanted.annotator if isinstance(wanted.annotator, str) else None
-    named = [
-        name for name in table.columns if name == given or (not given and has_column([name], "annotator"))
-    ]
+    named = [name for name in table.columns if (name == given if given else has_column([name], "annotator"))]
     if not any(map(table.holds_lists, named)):
         return table
     item, annotator, label = long_columns(table, wanted)
@@ -300,10 +294,9 @@ def with_constant_columns(
         if first is not None and (name == text or not n_differ):
             sides[name] = first
     likely = [name for name in sides if _text_rank(name) < len(TEXT_NAMES)]
-    long = [
-        name for name, side in sides.items() if is_text(side.type) and _are_texts(side[:_SAMPLE].to_pylist())
-    ]
-    shown = text or min(likely, key=_text_rank, default=None) or next(iter(long), None)
+    texts = [name for name in sides if is_text(sides[name].type)]
+    long = (name for name in texts if _are_texts(sides[name][:_SAMPLE].to_pylist()))
+    shown = text or min(likely, key=_text_rank, default=None) or next(long, None)
     if labels.n_items == len(codes):  # no item has two rows: nothing else tells what describes items
         sides = {name: side for name, side in sides.items() if name == shown}
     read = dict(labels.columns_read) | ({"text": shown} if shown else {})
@@ -500,9 +493,7 @@ def read_counts(table: Table, wanted: Wanted) -> Annotations:
             )
         names = declared
     ids, *cells = table.ids([item, *names])
-    counts = [
-        _numbers(to_arrow(column, "count"), table, name) for column, name in zip(cells, names, strict=True)
-    ]
+    counts = [_numbers(column, table, name) for column, name in zip(cells, names, strict=True)]
     annotations = Annotations.from_counts(
         np.column_stack(counts),
         items=to_arrow(ids, "item"),
@@ -513,7 +504,8 @@ def read_counts(table: Table, wanted: Wanted) -> Annotations:
     return _with_item_side(annotations, table, item, "label", names, text)
 
 
-def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
+def _numbers(given: Any, table: Table, name: str) -> NDArray[np.float64]:
+    column = to_arrow(given, "count")
     filled = np.where(_blank(column), "0", as_values(column.cast(pa.string())))
     try:
         return filled.astype(np.float64)

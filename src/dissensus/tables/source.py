@@ -125,7 +125,16 @@ def open_source(
     elif zipped and len(raw):
         raise DataError(f"{name}: is called .gz and is not gzipped; rename it or compress it again")
     if encoding is not None:
-        source = Source(name, source.suffix, _recoded(source, encoding))
+        try:
+            source = Source(name, source.suffix, str(source.raw, encoding).encode())
+        except LookupError:
+            rule = "one that Python knows, such as 'latin-1'"
+            raise bad_parameter("read_annotations", "encoding", rule, encoding) from None
+        except UnicodeDecodeError as error:
+            line = source.raw[: error.start].count(b"\n") + 1
+            raise DataError(
+                f"{name} line {line}: is not {encoding}; name another {setting('encoding')}"
+            ) from None
     _refuse_what_is_no_table(source)
     return source
 
@@ -134,20 +143,6 @@ def refuse_pipe(file: Path) -> None:
     """A pipe or a device among the files of a folder may never end; one that is named itself is read."""
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: is a pipe or a device; take it out of the folder, or name the files")
-
-
-def _recoded(source: Source, encoding: str) -> bytes:
-    try:
-        return str(source.raw, encoding).encode()
-    except LookupError:
-        raise bad_parameter(
-            "read_annotations", "encoding", "one that Python knows, such as 'latin-1'", encoding
-        ) from None
-    except UnicodeDecodeError as error:
-        line = source.raw[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{source.name} line {line}: is not {encoding}; name another {setting('encoding')}"
-        ) from None
 
 
 def first_bytes(path: Path) -> Source:

@@ -300,8 +300,13 @@ def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
     """The frame behind narwhals; a series or mapping keyed by id becomes two columns, a named index one."""
     import narwhals as nw
 
-    if hasattr(frame, "with_format"):
-        frame = _of_dataset(frame, name)
+    if hasattr(frame, "with_format"):  # a Hugging Face dataset, or several by split
+        if isinstance(frame, Mapping):
+            splits = ", ".join(map(str, frame))
+            raise DataError(
+                f"{name} has several splits ({splits}); give one of them, or the folder it is saved in"
+            )
+        frame = with_class_names(frame.with_format("arrow")[:], name)
     if isinstance(frame, Mapping):
         frame = pa.table({"item": list(frame.keys()), "label": list(frame.values())})
     if hasattr(frame, "reset_index") and hasattr(frame, "index"):
@@ -322,16 +327,6 @@ def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
             f"{name} cannot be read from a {type(frame).__name__} object; give a path or a data frame"
         ) from None
     return opened.collect() if isinstance(opened, nw.LazyFrame) else opened
-
-
-def _of_dataset(dataset: Any, name: str) -> pa.Table:
-    """A Hugging Face dataset as an Arrow table; class numbers become the names that it declares, −1 none."""
-    if isinstance(dataset, Mapping):
-        splits = ", ".join(map(str, dataset))
-        raise DataError(
-            f"{name} has several splits ({splits}); give one of them, or the folder it is saved in"
-        )
-    return with_class_names(dataset.with_format("arrow")[:], name)
 
 
 # ---- Hugging Face's class names, and lists in cells ---------------------------------------------------
