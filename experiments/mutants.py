@@ -212,7 +212,7 @@ OURS = [
     Mutant(
         "pairwise beliefs without their norm",
         PROPAGATION,
-        "    left /= sums_of_beliefs[:, None]\n",
+        "        left /= sums_of_beliefs[:, None]\n",
         "",
         "test_propagation.py",
     ),

@@ -122,6 +122,11 @@ def setting(default: Any, rule: Rule, meaning: str) -> Any:
     return Setting(default, rule, meaning)
 
 
+def flag(default: bool, meaning: str) -> Any:
+    """Declare a setting that is True or False."""
+    return Setting(default, choice(True, False), meaning)
+
+
 def fitted(meaning: str, *, saved: bool = True, init: Literal[False] = False) -> Any:
     """Declare a fitted attribute; ``init`` tells type checkers that the constructor does not take it."""
     return Fitted(meaning, saved)

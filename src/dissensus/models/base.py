@@ -14,6 +14,7 @@ Everything that a user calls is here, once.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
@@ -38,6 +39,7 @@ from dissensus.tables import arrays
 from dissensus.tables.layouts import with_side_tables
 
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
+SIZE_SETTINGS = {"K": "n_item_clusters", "L": "n_annotator_clusters", "G": "n_subtypes"}
 BY_ROW = ("features", "prior", "item_distributions")  # what ``fit`` takes with one row for each item
 
 
@@ -139,8 +141,17 @@ class Model:
             raise DataError("there is no label to learn from; give at least one")
         if self._needs_annotators and labels.anonymous:
             raise self._unknown_annotators()
+        if labels.label_type not in self._label_types and labels.label_type == "numeric":
+            raise DataError(
+                f"{type(self).__name__} knows classes, and the labels are {labels.n_classes:,} different "
+                f"numbers; fit NumericRatings, or say {setting('label_type', 'ordinal')} if they are grades"
+            )
         if labels.label_type not in self._label_types:
-            raise self._wrong_label_type(labels)
+            raise DataError(
+                f"{type(self).__name__} is for labels of type {' or '.join(self._label_types)}, and these "
+                f"are {labels.label_type}; take another model, or say "
+                f"{setting('label_type', self._label_types[0])}"
+            )
         needed, machine = self.memory_needed(labels, features=given.get("features")), physical_memory()
         if needed > machine and current().memory is None:
             raise DataError(
@@ -184,22 +195,14 @@ class Model:
         features
             What ``fit`` is given as features, where the labels do not carry them.
         """
-        settings = vars(self)
-        sizes: dict[str, int] = {
-            "M": labels.n_items,
-            "N": labels.n_annotators,
-            "P": labels.n_classes,
-            "E": labels.n_labels,
-            "K": settings.get("n_item_clusters", 1),
-            "L": settings.get("n_annotator_clusters", 1),
-            "G": settings.get("n_subtypes", 1),
-            "D": n_features(labels, features) if self.uses_features else 0,
-        }
+        n_axis = labels.n_items, labels.n_annotators, labels.n_classes, labels.n_labels
+        sizes: dict[str, int] = dict(zip("MNPE", n_axis, strict=True))
+        sizes["D"] = n_features(labels, features) if self.uses_features else 0
+        for axis, name in SIZE_SETTINGS.items():
+            sizes[axis] = vars(self).get(name, 1)
         numbers = by_annotator = 0
         for axes, n_tables in self._memory_tables.items():
-            size = 1
-            for axis in axes:
-                size *= sizes[axis]
+            size = math.prod(map(sizes.__getitem__, axes))
             numbers += n_tables * size
             by_annotator = max(by_annotator, size if axes[0] == "N" else 0)
         n_shards = min(max(labels.n_labels // (LABELS_PER_SHARD * MIN_BLOCKS), 1), MAX_SHARDS_PER_BLOCK)
@@ -207,17 +210,6 @@ class Model:
         # a thread's messages and cavities, and the sums over annotators of two blocks
         work = (8 + 2 * sizes["L"]) * block + 2 * min(by_annotator, 4 * sizes["P"] * block)
         return PROCESS_BYTES + 8 * (numbers + n_threads * work)
-
-    def _wrong_label_type(self, labels: Annotations) -> DataError:
-        if labels.label_type == "numeric":
-            return DataError(
-                f"{type(self).__name__} knows classes, and the labels are {labels.n_classes:,} different "
-                f"numbers; fit NumericRatings, or say {setting('label_type', 'ordinal')} if they are grades"
-            )
-        return DataError(
-            f"{type(self).__name__} is for labels of type {' or '.join(self._label_types)}, and these are "
-            f"{labels.label_type}; take another model, or say {setting('label_type', self._label_types[0])}"
-        )
 
     def _unknown_annotators(self) -> DataError:
         return DataError(
@@ -231,9 +223,8 @@ class Model:
         self.annotator_vocabulary_ = annotations.annotator_vocabulary
         self.class_vocabulary_ = annotations.class_vocabulary
         self.n_labels_ = np.diff(annotations.item_pointers)
-        self.frame_kind_ = annotations.frame_kind
+        self.frame_kind_, self.label_type_ = annotations.frame_kind, annotations.label_type
         self.columns_ = dict(annotations.columns_read)
-        self.label_type_ = annotations.label_type
 
     def apply(self, new: Any) -> Self:
         """The fitted model over ``new``'s items and annotators: parameters kept, this model untouched.
@@ -353,8 +344,7 @@ class Model:
 
     def _item_distributions(self, item: Codes) -> Array:
         """P(label | item) by item code; −1 stands for an item never seen."""
-        table = np.vstack([self.label_distributions_, self.prior_distribution_])
-        return np.asarray(table[item])
+        return np.asarray(np.vstack([self.label_distributions_, self.prior_distribution_])[item])
 
     def _answer_distributions(self, item: Codes) -> Array:
         """P(label | item) by item code, also where the model is asked for another thing of an item."""

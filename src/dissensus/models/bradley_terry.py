@@ -33,7 +33,7 @@ from dissensus.labels.vocabulary import Codes, Vocabulary, encode, places
 from dissensus.models.base import Model
 from dissensus.models.results import PIECE, by_id
 from dissensus.numerics import Array, row_shares
-from dissensus.params import MAX_ITER, SEED, TOL, choice, fitted, setting
+from dissensus.params import MAX_ITER, SEED, TOL, fitted, flag, setting
 from dissensus.tables.arrays import Arrays, Header, pack_ids, unpack_ids
 
 DRAWS = 1_000
@@ -141,12 +141,9 @@ def about_annotators(pairs: Pairs, ways: Ways) -> tuple[Array, Array]:
     pulls = (slope, slope, pairs.tied - tie)
     gradient = np.stack([np.bincount(pairs.annotator, x * g, N) for x, g in zip(by, pulls, strict=True)])
     kinds = ((information, information, both), (information, information, both), (both, both, of_tie))
-    curvature = np.stack(
-        [
-            np.stack([np.bincount(pairs.annotator, by[i] * by[j] * kinds[i][j], N) for j in range(3)])
-            for i in range(3)
-        ]
-    ).transpose(2, 0, 1)
+    weights = [[by[i] * by[j] * kinds[i][j] for j in range(3)] for i in range(3)]
+    curvature = np.array([[np.bincount(pairs.annotator, weight, N) for weight in row] for row in weights])
+    curvature = curvature.transpose(2, 0, 1)
     precision = np.diag(1 / ways.spread[2:])
     return gradient.T - (ways.own - ways.crowd) @ precision, np.asarray(curvature + precision)
 
@@ -169,9 +166,8 @@ def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
     # ρ² is left as it is: with few answers per pair EM moves it too slowly to make good what units would add.
     spread = ways.spread * [unit**2, 1, 1, 1, 1]
     spread[2:] = (squares + PRIOR_VARIANCES * PRIOR_ANNOTATORS) / (N + PRIOR_ANNOTATORS)
-    return replace(
-        ways, theta=ways.theta * unit, delta=ways.delta * unit, own=own, crowd=crowd, spread=spread
-    )
+    scores = {"theta": ways.theta * unit, "delta": ways.delta * unit}
+    return replace(ways, **scores, own=own, crowd=crowd, spread=spread)
 
 
 def log_posterior(pairs: Pairs, ways: Ways) -> float:
@@ -191,14 +187,10 @@ class BradleyTerry(Model):
 
     max_iter: int = setting(100, *MAX_ITER)
     _: KW_ONLY
-    position: bool = setting(
-        True,
-        choice(True, False),
-        "Whether annotators may lean to the left or right; give False where sides mean nothing.",
+    position: bool = flag(
+        True, "Whether annotators may lean to the left or right; give False where sides mean nothing."
     )
-    pair_effects: bool = setting(
-        True, choice(True, False), "Whether a pair may be unlike what its two scores say."
-    )
+    pair_effects: bool = flag(True, "Whether a pair may be unlike what its two scores say.")
     tol: float = setting(1e-5, *TOL)
     seed: int = setting(0, *SEED)
 
@@ -355,9 +347,8 @@ class BradleyTerry(Model):
         self.own_ = np.vstack([fitted.own_, fitted.crowd_])[who]
         self.own_errors_ = np.vstack([fitted.own_errors_, np.sqrt(fitted.spread_[2:])])[who]
         pairs = pairs_of(new, self.sides_, len(fitted.scores_))
-        ways = Ways(
-            fitted.scores_, np.zeros(new.n_items), self.own_, fitted.crowd_, fitted.spread_, np.ones(0)
-        )
+        crowd = fitted.crowd_, fitted.spread_, np.ones(0)
+        ways = Ways(fitted.scores_, np.zeros(new.n_items), self.own_, *crowd)
         for _ in range(20 * self.pair_effects):
             ways = replace(pairs_given(pairs, ways), spread=fitted.spread_)
         self.effects_ = ways.delta
@@ -391,12 +382,6 @@ def pairs_of(annotations: Annotations, sides: NDArray[np.int64], n_things: int) 
     won = np.array([{"left": 0.5, "right": -0.5}.get(name, 0.0) for name in names])
     item = annotations.item.astype(np.int64)
     left, right = sides[item].T
-    return Pairs(
-        left,
-        right,
-        item,
-        annotations.annotator.astype(np.int64),
-        won[annotations.label],
-        np.array([float(name == "tie") for name in names])[annotations.label],
-        (n_things, annotations.n_items, annotations.n_annotators),
-    )
+    tied = np.array([float(name == "tie") for name in names])[annotations.label]
+    annotator, sizes = annotations.annotator.astype(np.int64), (annotations.n_items, annotations.n_annotators)
+    return Pairs(left, right, item, annotator, won[annotations.label], tied, (n_things, *sizes))

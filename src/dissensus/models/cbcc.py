@@ -23,6 +23,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.engine import Engine, Restarts
@@ -112,7 +113,7 @@ class CBCC(ConfusionModel):
         self.confusion_ = by_community(normalised, state.expected.counts, self.annotator_clusters_, state.a)
         self._finish(annotations.annotator_load, best)
 
-    def _start(self, expected: Expected, rng: np.random.Generator) -> State:
+    def _start(self, expected: Expected, rng: Generator) -> State:
         """Communities of random annotators around the crowd's matrix."""
         counts = expected.counts
         L, P = self.n_annotator_clusters, counts.shape[1]
@@ -138,7 +139,6 @@ class CBCC(ConfusionModel):
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: accuracy, community and its probability."""
-        return super().annotator_frame() | {
-            "cluster": self.annotator_clusters_.argmax(axis=1),
-            "cluster_probability": self.annotator_clusters_.max(axis=1),
-        }
+        z = self.annotator_clusters_
+        clusters = {"cluster": z.argmax(axis=1), "cluster_probability": z.max(axis=1)}
+        return super().annotator_frame() | clusters

@@ -121,19 +121,15 @@ def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array)
     return layout.cells, Expected(np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
-def _counts_step(layout: CellLayout, both: tuple[Array, Array]) -> Part:
-    """The counts that beliefs w imply, under the items' prior."""
-    w, prior = both
+def _counts_step(layout: CellLayout, rows: Any, start: Start | None = None, crowd: Any = None) -> Part:
+    """The counts that beliefs imply; ``rows`` are w and the items' prior, with ``start`` the prior alone."""
+    w, prior = rows if start is None else (times_prior(start(layout.counts(), crowd), rows), rows)
     counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, prior).sum() - xlogy(w, w).sum())
     return layout.cells, Expected(counts, column_sums(w), entropy, 0.0)
 
 
 def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Array:
     return times_prior(start(layout.counts(), crowd), prior)
-
-
-def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Part:
-    return _counts_step(layout, (times_prior(start(layout.counts(), crowd), prior), prior))
 
 
 def times_prior(labels: Array, prior: Array) -> Array:
@@ -180,8 +176,8 @@ class ConfusionSteps:
 
     def initial_counts(self, start: Start, prior: Array | None = None) -> Expected:
         """Expected counts under the initial posterior."""
-        rows = self._rows(prior)
-        return self._sum(self.blocks.map(_initial_counts_step, rows, start=start, crowd=self._class_counts))
+        rows, crowd = self._rows(prior), self._class_counts
+        return self._sum(self.blocks.map(_counts_step, rows, start=start, crowd=crowd))
 
     def expected_counts(self, w: Array, prior: Array | None = None) -> Expected:
         """What the M-step consumes, for beliefs (items, K) under the items' prior."""

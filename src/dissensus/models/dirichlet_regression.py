@@ -120,16 +120,6 @@ def cross_fitted(X: Array, shares: Array, folds: int, seed: int, path: Array) ->
         yield means
 
 
-@dataclass(frozen=True)
-class Choice:
-    """An l2 and an S, what every item is expected to be with them, and the value of (3)."""
-
-    l2: float
-    concentration: float
-    means: Array
-    value: float
-
-
 class DirichletRegression(Model):
     """Label distributions from features and labels together: Dirichlet scatter around a softmax regression.
 
@@ -176,39 +166,39 @@ class DirichletRegression(Model):
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))
         rows = X if len(labelled) == len(X) else X[labelled]
-        best = self._choose(annotations, rows, shares, labelled)
+        l2, S, means = self._choose(annotations, rows, shares, labelled)
         start = np.zeros((X.shape[1] + 1, annotations.n_classes))
-        weights = minimise(rows, shares, best.l2 * spread(rows), start, MAX_ITER, TOL)
+        weights = minimise(rows, shares, l2 * spread(rows), start, MAX_ITER, TOL)
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
         self.item_means_ = predict(X, weights)
-        self.item_means_[labelled] = best.means
-        self.concentration_, self.l2_ = np.asarray(best.concentration), np.asarray(best.l2)
+        self.item_means_[labelled] = means
+        self.concentration_, self.l2_ = np.asarray(S), np.asarray(l2)
         self.prior_distribution_ = normalised(self.item_means_.sum(axis=0))
-        self.label_distributions_ = posterior_mean(self.item_means_, annotations.counts, best.concentration)
+        self.label_distributions_ = posterior_mean(self.item_means_, annotations.counts, S)
 
     def _choose(
         self, annotations: Annotations, X: Array, shares: Array, labelled: NDArray[np.intp]
-    ) -> Choice:
-        """The l2 and the S with the highest (3), along the path from strong to weak."""
+    ) -> tuple[float, float, Array]:
+        """The l2 and S with the highest (3), along the path from strong to weak, and the items' means."""
         answers = Answers.of(annotations[labelled])
         path = PATH if self.l2 is None else np.asarray([float(self.l2)])
         if len(X) < 2:  # all classes alike, of a lone item
             expected = iter([np.full_like(shares, 1 / shares.shape[1])] * len(path))
         else:
             expected = cross_fitted(X, shares, self.folds, self.seed, path)
-        tried = list[Choice]()
+        tried, values = list[tuple[float, float, Array]](), list[float]()
         for l2, means in zip(path, expected, strict=True):
             if self.concentration is None:
                 S, value = best_concentration(answers, means)
             else:
                 S = float(self.concentration)
                 value = answers.log_chance(means, S) + log_prior(S)
-            tried.append(Choice(float(l2), S, means, value))
-            best = int(np.argmax([one.value for one in tried]))
+            tried.append((float(l2), S, means))
+            values.append(value)
+            best = int(np.argmax(values))
             if len(tried) - 1 - best >= PATIENCE:
                 break
-        self.l2_tried_ = np.asarray([one.l2 for one in tried])
-        self.trace_ = np.asarray([one.value for one in tried])
+        self.l2_tried_, self.trace_ = path[: len(tried)].copy(), np.asarray(values)
         self.stopped_ = "patience" if len(tried) < len(path) else "end of path"
         return tried[best]
 

@@ -15,6 +15,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
@@ -22,15 +23,7 @@ from dissensus.engine import Block, Blocks, Engine, Restarts, total
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.results import ClusterView
-from dissensus.numerics import (
-    Array,
-    Concentration,
-    concentration,
-    normalised,
-    one_hot_rows,
-    safe_log,
-    softmax_columns,
-)
+from dissensus.numerics import Array, Concentration, concentration, normalised, safe_log, softmax_columns
 from dissensus.params import (
     MAX_ITER,
     N_JOBS,
@@ -92,7 +85,7 @@ def log_prior(theta: Array, psi: Array, alpha: Concentration, gamma: Concentrati
     return float(xlogy(alpha - 1, theta).sum() + xlogy(gamma - 1, psi).sum())
 
 
-def initial_theta(annotations: Annotations, K: int, alpha: Concentration, rng: np.random.Generator) -> Array:
+def initial_theta(annotations: Annotations, K: int, alpha: Concentration, rng: Generator) -> Array:
     """Each cluster starts at the smoothed counts of a random labelled item, blended with the crowd's."""
     labelled = np.flatnonzero(np.diff(annotations.item_pointers))
     chosen = rng.choice(labelled, size=K, replace=len(labelled) < K)
@@ -106,7 +99,7 @@ def initial_theta(annotations: Annotations, K: int, alpha: Concentration, rng: n
     return normalised(counts + np.maximum(alpha - 1, 0.1) * (overall + noise))
 
 
-def random_clusters(n: int, n_clusters: int, rng: np.random.Generator) -> Array:
+def random_clusters(n: int, n_clusters: int, rng: Generator) -> Array:
     """(n, clusters): whatever is clustered, at random, mostly in one cluster."""
     return normalised(rng.dirichlet(np.full(n_clusters, 0.3), size=n))
 
@@ -178,7 +171,7 @@ class FMM(Model):
         self._assign(blocks)
 
     def _first_mixture(
-        self, annotations: Annotations, alpha: Concentration, gamma: Concentration, rng: np.random.Generator
+        self, annotations: Annotations, alpha: Concentration, gamma: Concentration, rng: Generator
     ) -> Mixture:
         K = self.n_item_clusters
         if self.start == "items":
@@ -189,7 +182,8 @@ class FMM(Model):
     def _assign(self, blocks: Blocks) -> None:
         parts = blocks.map(assigned, theta=self.theta_, psi=self.psi_)
         self.item_clusters_ = np.concatenate(list(parts))
-        w = one_hot_rows(self.item_clusters_) if self.assignment == "hard" else self.item_clusters_
+        w = self.item_clusters_
+        w = np.eye(w.shape[1])[w.argmax(axis=1)] if self.assignment == "hard" else w
         # Y'_m = Σ_k w_mk Θ_k   (Eq. infer with L = 1)
         self.label_distributions_ = w @ self.theta_
         self.prior_distribution_ = self.psi_ @ self.theta_

@@ -35,7 +35,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.numerics import Array, batches, normalised, row_shares
-from dissensus.params import MAX_ITER, TOL, WEIGHT_BY, choice, fitted, setting
+from dissensus.params import MAX_ITER, TOL, WEIGHT_BY, fitted, flag, setting
 
 PLACES, CLEAR = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
 FEWER_PLACES, SIDES, MEAN_CLEAR = np.linspace(-3, 3, 13), np.linspace(-1.8, 1.8, 5), 2**0.5
@@ -89,9 +89,8 @@ def start(annotations: Annotations, shares: Array, grid: Grid) -> AnnotatorParam
     own = np.tile(crowd, (N, 1))
     if D > 1:
         own[:, -1] = 0.7 * leading_disagreement(annotations)
-    return AnnotatorParameters(
-        own, np.full(N, GUESSES), crowd, np.array([0.5, 0.2, 0.2, 0.5])[: 2 + D], grid.normal
-    )
+    spread = np.array([0.5, 0.2, 0.2, 0.5])[: 2 + D]
+    return AnnotatorParameters(own, np.full(N, GUESSES), crowd, spread, grid.normal)
 
 
 def leading_disagreement(annotations: Annotations) -> Array:
@@ -258,9 +257,7 @@ class GradedResponse(Model):
     """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own."""
 
     _: KW_ONLY
-    sides: bool = setting(
-        False, choice(True, False), "Items have a side in place of a clarity, and annotators part about it."
-    )
+    sides: bool = flag(False, "Items have a side in place of a clarity, and annotators part about it.")
     weight_by: str = setting("labels", *WEIGHT_BY)
     max_iter: int = setting(60, *MAX_ITER)
     tol: float = setting(1e-5, *TOL)

@@ -23,6 +23,7 @@ from functools import partial
 from typing import Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.engine import Checkpoint, Engine
@@ -32,7 +33,7 @@ from dissensus.models.base import Model
 from dissensus.models.hpgm.adjustments import floor_unanimous
 from dissensus.models.sampled import SampledMixin, spaced
 from dissensus.numerics import Array, row_shares
-from dissensus.params import N_JOBS, NONE, SEED, choice, fitted, integer, setting
+from dissensus.params import N_JOBS, NONE, SEED, fitted, flag, integer, setting
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -99,7 +100,7 @@ def log_chances(met: Floats, places: Floats, label: Ints) -> Floats:
     return np.asarray(at_label - np.log(np.exp(logits).sum(axis=1)))
 
 
-def sliced(places: Floats, met: Floats, data: SideLabels, rng: np.random.Generator) -> Floats:
+def sliced(places: Floats, met: Floats, data: SideLabels, rng: Generator) -> Floats:
     """All places drawn anew, each by one elliptical slice; ``met`` (E, P, 1 + d) is the other side."""
     rows, owner = np.arange(len(data.label)), data.owner
 
@@ -159,7 +160,7 @@ class Loadings:
         slope = np.einsum("nci,nj->cij", by_person, self.a).astype(np.float64)
         return value - 0.5 * float((W**2 * self.precision).sum()), slope - W * self.precision
 
-    def moved(self, W: Array, step: float, rng: np.random.Generator) -> tuple[Array, float, float]:
+    def moved(self, W: Array, step: float, rng: Generator) -> tuple[Array, float, float]:
         """One Hamiltonian move: where W is then, the chance that it was taken with, log P before it."""
         speed = rng.standard_normal(W.shape) * np.sqrt(self.mass)
         before, slope = self.climb(W)
@@ -175,7 +176,7 @@ class Loadings:
         return (new if rng.random() < chance else W), chance, before
 
 
-def scales(squares: Array, n: int, variance: Array, rng: np.random.Generator) -> Array:
+def scales(squares: Array, n: int, variance: Array, rng: Generator) -> Array:
     """s² of every dimension but the first, given Σ W² / t² over its ``n`` loadings.
 
     A half-Cauchy s is s² ~ IG(½, 1/ξ), ξ ~ IG(½, 1); both conditionals are inverse gammas.
@@ -185,9 +186,7 @@ def scales(squares: Array, n: int, variance: Array, rng: np.random.Generator) ->
     return np.append(1.0, np.clip(drawn[1:], 1e-6, 1e6))
 
 
-def sweep(
-    state: Positions, items: SideLabels, people: SideLabels, rate: float, rng: np.random.Generator
-) -> Positions:
+def sweep(state: Positions, items: SideLabels, people: SideLabels, rate: float, rng: Generator) -> Positions:
     """Everything drawn once; ``rate`` is how far the step of Hamiltonian moves still adapts."""
     x = sliced(state.x, seen_from(state.W, state.a, "annotators")[items.other], items, rng)
     a = sliced(state.a, seen_from(state.W, x, "items")[people.other], people, rng)
@@ -199,7 +198,7 @@ def sweep(
     return Positions(x, a, W, s2, t2, state.step * float(np.exp(rate * (chance - AIM))))
 
 
-def start(counts: Ints, n_annotators: int, d: int, b: int, rng: np.random.Generator) -> Positions:
+def start(counts: Ints, n_annotators: int, d: int, b: int, rng: Generator) -> Positions:
     """Items where the shares of their labels put them, annotators near each other."""
     M, P = counts.shape
     shares = row_shares(counts + 0.5)
@@ -229,7 +228,7 @@ def answers_of(x: Floats, met: Floats, weights: Array) -> Array:
     return row_shares(found)
 
 
-def asked_annotators(weights: Array, rng: np.random.Generator) -> tuple[Ints, Array]:
+def asked_annotators(weights: Array, rng: Generator) -> tuple[Ints, Array]:
     """The annotators that stand for the population, and their weights: all, or a systematic sample."""
     if (weights > 0).sum() <= MAX_ASKED:
         chosen = np.flatnonzero(weights > 0)
@@ -248,8 +247,8 @@ class PositionChain:
 
     state: Positions
     answers: Array  # (M, P): sum of the population's answers over the draws kept
-    shares: Floats  # (D, M, P)
     trace: Array  # (draws, quantities)
+    shares: Floats  # (D, M, P)
     x: Floats  # (D, M, d)
     a: Floats  # (D, N, b)
     W: Floats  # (D, P, 1 + d, 1 + b)
@@ -273,9 +272,8 @@ class LatentPositions(SampledMixin, Model):
         integer(10),
         "Sweeps of each chain. The first two fifths are forgotten, and every third of the others is kept.",
     )
-    adjust: bool = setting(
+    adjust: bool = flag(
         True,
-        choice(True, False),
         "Whether a class that all of five or more labels of an item give gets a share of 0.6 at least; False "
         "gives the posterior mean.",
     )
@@ -300,9 +298,8 @@ class LatentPositions(SampledMixin, Model):
         n_draws = self.n_chains * len(chains[0].trace)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.share_draws_ = np.concatenate([chain.shares for chain in chains])
-        self.x_draws_ = np.concatenate([chain.x for chain in chains])
-        self.a_draws_ = np.concatenate([chain.a for chain in chains])
-        self.W_draws_ = np.concatenate([chain.W for chain in chains])
+        draws = (np.concatenate([getattr(chain, name) for chain in chains]) for name in "xaW")
+        self.x_draws_, self.a_draws_, self.W_draws_ = draws
         labelled = annotations.counts.any(axis=1)
         self.prior_distribution_ = self.label_distributions_[labelled].mean(axis=0)
         self.label_distributions_[~labelled] = self.prior_distribution_
@@ -320,20 +317,14 @@ class LatentPositions(SampledMixin, Model):
         name = f"chain-{number}"
         reached = engine.checkpoints.latest(name, PositionChain) if engine.checkpoints else None
         if reached is None:
-            d = self.n_item_dimensions or min(max(P - 1, 2), MAX_DIMENSIONS)
-            b = self.n_annotator_dimensions
+            b, d = self.n_annotator_dimensions, self.n_item_dimensions or min(max(P - 1, 2), MAX_DIMENSIONS)
             n_draws = -(-(self.n_sweeps - n_burn) // THIN)
             n_kept = min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
-            first = PositionChain(
-                start(annotations.counts, N, d, b, np.random.default_rng([self.seed, number])),
-                answers=np.zeros((M, P)),
-                shares=np.zeros((n_kept, M, P), np.float32),
-                trace=np.zeros((n_draws, len(self.quantities_))),
-                x=np.zeros((n_kept, M, d), np.float32),
-                a=np.zeros((n_kept, N, b), np.float32),
-                W=np.zeros((n_kept, P, 1 + d, 1 + b), np.float32),
-            )
-            reached = Checkpoint(first)
+            shapes = (M, P), (M, d), (N, b), (P, 1 + d, 1 + b)
+            draws = (np.zeros((n_kept, *shape), np.float32) for shape in shapes)
+            first = start(annotations.counts, N, d, b, np.random.default_rng([self.seed, number]))
+            trace = np.zeros((n_draws, len(self.quantities_)))
+            reached = Checkpoint(PositionChain(first, np.zeros((M, P)), trace, *draws))
         chain: PositionChain = reached.state
         for i in range(reached.done, self.n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
@@ -348,33 +339,27 @@ class LatentPositions(SampledMixin, Model):
                 engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
-    def _gather(self, chain: PositionChain, kept: int, people: SideLabels, rng: np.random.Generator) -> None:
+    def _gather(self, chain: PositionChain, kept: int, people: SideLabels, rng: Generator) -> None:
         """Add what the present state says to what the chain has gathered; it is draw number ``kept``."""
         state = chain.state
         asked, weights = asked_annotators(self.annotator_weights_, rng)
         answers = answers_of(state.x, seen_from(state.W, state.a[asked], "annotators"), weights)
         chain.answers += answers
         logs = np.log(np.maximum(answers, MIN_PROBABILITY))
-        fit = log_chances(
-            seen_from(state.W, state.x, "items")[people.other], state.a[people.owner], people.label
-        )
-        chain.trace[kept] = (
-            fit.mean(dtype=np.float64),
-            -(answers * logs).sum(axis=1).mean(),
-            answers[:, 0].mean(),
-        )
+        met = seen_from(state.W, state.x, "items")[people.other]
+        fit = log_chances(met, state.a[people.owner], people.label)
+        entropy = -(answers * logs).sum(axis=1).mean()
+        chain.trace[kept] = fit.mean(dtype=np.float64), entropy, answers[:, 0].mean()
         row = spaced(kept, len(chain.trace), len(chain.shares))
         if row is not None:
-            chain.shares[row], chain.x[row], chain.a[row] = answers, state.x, state.a
-            chain.W[row] = state.W
+            chain.shares[row], chain.x[row], chain.a[row], chain.W[row] = answers, state.x, state.a, state.W
 
     # ---- what it knows of pairs, and of new items and annotators ----------------------------------------
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """Mean over draws of P(y | x_m, a_n); one that has no label is expected to be as the others are."""
-        known = (np.append(self.n_labels_, 0)[item] > 0) & (
-            np.append(self.annotator_weights_, 0)[annotator] > 0
-        )
+        known = np.append(self.n_labels_, 0)[item] > 0
+        known &= np.append(self.annotator_weights_, 0)[annotator] > 0
         total = self._item_distributions(item)
         if known.any():
             m, n = item[known], annotator[known]
@@ -404,9 +389,7 @@ class LatentPositions(SampledMixin, Model):
         back[known[touched & (known >= 0)]] = np.flatnonzero(touched & (known >= 0))
         old = back[fitted.learned_rows_[0]] >= 0
         before = back[fitted.learned_rows_[0][old]], *fitted.learned_rows_[1:, old]
-        item, person, label = (
-            np.concatenate(pair) for pair in zip((item, person, label), before, strict=True)
-        )
+        item, person, label = map(np.concatenate, zip((item, person, label), before, strict=True))
         self._draw_new(fitted, SideLabels.of(item, person, label, new.n_items), touched, known, met)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[met]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
@@ -422,15 +405,9 @@ class LatentPositions(SampledMixin, Model):
         rng = np.random.default_rng([fitted.seed, 1 << 20])
         x = rng.standard_normal((len(known), fitted.x_draws_.shape[2]), dtype=np.float32)
         fresh = rng.standard_normal((len(met), b), dtype=np.float32)
-        self.x_draws_, self.a_draws_ = (
-            np.zeros((D, *x.shape), np.float32),
-            np.zeros((D, *fresh.shape), np.float32),
-        )
-        self.share_draws_ = np.append(
-            fitted.share_draws_,
-            np.broadcast_to(fitted.prior_distribution_, (D, 1, len(fitted.prior_distribution_))),
-            1,
-        )[:, known].astype(np.float32)
+        self.x_draws_, self.a_draws_ = (np.zeros((D, *part.shape), np.float32) for part in (x, fresh))
+        unseen = np.tile(fitted.prior_distribution_, (D, 1, 1))
+        self.share_draws_ = np.append(fitted.share_draws_, unseen, 1)[:, known].astype(np.float32)
         answers = fitted._item_distributions(known)
         total = np.zeros_like(answers)
         for t in range(D):
@@ -444,10 +421,8 @@ class LatentPositions(SampledMixin, Model):
             fresh = everyone[N:]
             old = (known >= 0) & ~touched
             x[old] = fitted.x_draws_[t][known[old]]
-            self.x_draws_[t], self.a_draws_[t] = (
-                x,
-                np.where((met >= 0)[:, None], fitted.a_draws_[t][met], fresh),
-            )
+            self.x_draws_[t] = x
+            self.a_draws_[t] = np.where((met >= 0)[:, None], fitted.a_draws_[t][met], fresh)
             if touched.any():
                 asked, weights = asked_annotators(fitted.annotator_weights_, rng)
                 found = answers_of(x[touched], seen_from(W, everyone[asked], "annotators"), weights)

@@ -24,6 +24,7 @@ import numpy as np
 from dissensus.engine import Engine, current, using
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
+from dissensus.models import CLUSTER_SETTINGS
 from dissensus.models.base import Model
 from dissensus.models.files import VOCABULARIES
 from dissensus.models.graded import GradedResponse
@@ -67,9 +68,8 @@ class OrdinalHPGM(HPGM):
             grader._answer()
         self._pool_items(np.ones(annotations.n_items, dtype=bool))
         self._floor_unanimous(annotations.counts)
-        self.prior_distribution_ = self._pooled(
-            0, self.prior_distribution_, *(grader.prior_distribution_ for grader in self.graded_)
-        )
+        graded = [grader.prior_distribution_ for grader in self.graded_]
+        self.prior_distribution_ = self._pooled(0, self.prior_distribution_, *graded)
 
     def _learned_pool(self, annotations: Annotations) -> Array:
         """(2, 3): w of items and of pairs, from labels that no model has seen."""
@@ -87,21 +87,13 @@ class OrdinalHPGM(HPGM):
 
     def _foreseen(self, kept: Annotations, hidden: Annotations) -> Array:
         """(2, 3, hidden): what short fits to the kept labels give the hidden ones, as items and as pairs."""
-        short = HPGM(
-            self.n_item_clusters,
-            self.n_annotator_clusters,
-            n_chains=min(self.n_chains, 2),
-            n_sweeps=min(self.n_sweeps or SHORT, SHORT),
-            weight_by=self.weight_by,
-            item_kinds=self.item_kinds,
-            adjust=self.adjust,
-            seed=self.seed,
-            n_jobs=self.n_jobs,
-        )
+        names = (*CLUSTER_SETTINGS, "weight_by", "item_kinds", "adjust", "seed", "n_jobs")
+        shared = {name: getattr(self, name) for name in names}
+        n_chains, n_sweeps = min(self.n_chains, 2), min(self.n_sweeps or SHORT, SHORT)
+        short = HPGM(n_chains=n_chains, n_sweeps=n_sweeps, **shared)
         models: list[Model] = [one.fit(kept) for one in (short, *self._graders())]
-        return np.exp(
-            [[model.log_chances(hidden, annotators=pairs) for model in models] for pairs in (False, True)]
-        )
+        logs = [[model.log_chances(hidden, annotators=pairs) for model in models] for pairs in (False, True)]
+        return np.exp(logs)
 
     def _pooled(self, which: int, *tables: Array) -> Array:
         return np.asarray(np.tensordot(self.pool_[which], np.stack(tables), axes=1))

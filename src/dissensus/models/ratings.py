@@ -28,6 +28,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
@@ -38,7 +39,7 @@ from dissensus.models.base import Model
 from dissensus.models.results import PIECE
 from dissensus.models.scoring import codes_of_hidden
 from dissensus.numerics import Array, batches
-from dissensus.params import SEED, choice, fitted, integer, setting
+from dissensus.params import SEED, choice, fitted, flag, integer, setting
 
 MOST_WORK, SWEEPS, FEWEST = 30_000_000, 300, 30  # ratings times sweeps, and the bounds of the sweeps
 FORGOTTEN = 1 / 3  # share of the sweeps that are not kept
@@ -86,15 +87,8 @@ class State:
 
 def ratings_of(annotations: Annotations, centre: float, unit: float) -> Ratings:
     """The labels as numbers in units of their own."""
-    y = (annotations.values - centre) / unit
-    return Ratings(
-        annotations.item,
-        annotations.annotator,
-        y,
-        annotations.n_items,
-        annotations.n_annotators,
-        annotations.item_pointers,
-    )
+    y, shape = (annotations.values - centre) / unit, (annotations.n_items, annotations.n_annotators)
+    return Ratings(annotations.item, annotations.annotator, y, *shape, annotations.item_pointers)
 
 
 # ---- one sweep ----------------------------------------------------------------------------------------
@@ -116,9 +110,7 @@ def start(data: Ratings, bias: bool) -> State:
     return State(x, beta, np.ones(data.N), np.full(data.N, 1 / noise), np.ones(data.N), numbers, *empty)
 
 
-def weights_given(
-    data: Ratings, state: State, residual: Array, rng: np.random.Generator
-) -> tuple[Array, float]:
+def weights_given(data: Ratings, state: State, residual: Array, rng: Generator) -> tuple[Array, float]:
     """w_e ~ Gamma((ν + 1)/2, (ν + λ_n r_e²)/2); then ν given the weights, on its grid."""
     nu = state.numbers[6]
     rate = (nu + state.precision[data.annotator] * residual**2) / 2
@@ -131,7 +123,7 @@ def weights_given(
 
 
 def precisions_given(
-    squares: Array, counts: Array, v: float, c: float, rng: np.random.Generator
+    squares: Array, counts: Array, v: float, c: float, rng: Generator
 ) -> tuple[Array, float, float]:
     """λ_n ~ Gamma(c + n/2, c v + Σ w r²/2); then v and c given them."""
     precision = rng.standard_gamma(c + counts / 2) / (c * v + squares / 2)
@@ -144,7 +136,7 @@ def precisions_given(
 
 
 def annotators_given(
-    data: Ratings, state: State, weight: Array, bias: bool, scale: bool, rng: np.random.Generator
+    data: Ratings, state: State, weight: Array, bias: bool, scale: bool, rng: Generator
 ) -> tuple[Array, Array]:
     """β_n and s_n together: a normal of two dimensions for everyone."""
     omega, kappa = state.numbers[2], state.numbers[3] / state.usual
@@ -164,7 +156,7 @@ def annotators_given(
     return (h1 - p12 * s) / p11 + b / np.sqrt(p11), s
 
 
-def moved(state: State, bias: bool, scale: bool, rng: np.random.Generator) -> State:
+def moved(state: State, bias: bool, scale: bool, rng: Generator) -> State:
     """A shift of items against biases and a stretch of items against scales; expectations stay."""
     x, beta, s, numbers = state.x, state.beta, state.scale, state.numbers.copy()
     if bias:
@@ -186,7 +178,7 @@ def moved(state: State, bias: bool, scale: bool, rng: np.random.Generator) -> St
     return replace(state, x=x, beta=beta, scale=s, numbers=numbers)
 
 
-def spreads_given(state: State, rng: np.random.Generator) -> tuple[Array, Array]:
+def spreads_given(state: State, rng: Generator) -> tuple[Array, Array]:
     """μ, τ², ω² and κ² given items and annotators; and q_n ~ Gamma(5/2, 2 + (s_n − 1)² / 2κ²)."""
     numbers, M, N = state.numbers.copy(), len(state.x), len(state.beta)
     usual = rng.standard_gamma(2.5, N) / (2 + (state.scale - 1) ** 2 / (2 * numbers[3]))
@@ -206,17 +198,14 @@ def items_given(data: Ratings, state: State, weight: Array) -> tuple[Array, Arra
     return pull / precision, 1 / precision
 
 
-def sweep(
-    data: Ratings, state: State, uses: tuple[bool, bool, bool], keep: bool, rng: np.random.Generator
-) -> State:
+def sweep(data: Ratings, state: State, uses: tuple[bool, bool, bool], keep: bool, rng: Generator) -> State:
     """Every unknown drawn once given the others, and the sums grown if ``keep``.
 
     ``uses``: bias, scale, outliers.
     """
     bias, scale, robust = uses
     residual = data.y - state.beta[data.annotator] - state.scale[data.annotator] * state.x[data.item]
-    numbers = state.numbers.copy()
-    weights = np.ones(len(data.y))
+    numbers, weights = state.numbers.copy(), np.ones(len(data.y))
     if robust:
         weights, numbers[6] = weights_given(data, state, residual, rng)
     squares, counts = data.by_annotator(weights * residual**2), data.by_annotator(np.ones(len(data.y)))
@@ -232,15 +221,12 @@ def sweep(
     if not keep:
         return state
     told = np.stack([state.beta, state.scale, 1 / np.sqrt(state.precision)])
-    return replace(
-        state,
-        items=state.items + np.stack([mean, mean**2, variance]),
-        annotators=state.annotators + np.concatenate([told, told**2]),
-        kept=state.kept + np.append(state.numbers, 1.0),
-    )
+    items = state.items + np.stack([mean, mean**2, variance])
+    annotators = state.annotators + np.concatenate([told, told**2])
+    return replace(state, items=items, annotators=annotators, kept=state.kept + np.append(state.numbers, 1.0))
 
 
-def _drawn(values: Array, logs: Array, rng: np.random.Generator) -> Any:
+def _drawn(values: Array, logs: Array, rng: Generator) -> Any:
     """One of the values, drawn with these log-probabilities."""
     chances = np.exp(logs - logs.max())
     return values[np.searchsorted(np.cumsum(chances), rng.random() * chances.sum())]
@@ -256,13 +242,9 @@ class NumericRatings(Model):
     """
 
     _: KW_ONLY
-    bias: bool = setting(
-        True, choice(True, False), "Whether annotators may rate higher or lower than others."
-    )
-    scale: bool = setting(
-        True, choice(True, False), "Whether annotators may use more or less of the scale than others."
-    )
-    robust: bool = setting(True, choice(True, False), "Whether outliers are tolerated.")
+    bias: bool = flag(True, "Whether annotators may rate higher or lower than others.")
+    scale: bool = flag(True, "Whether annotators may use more or less of the scale than others.")
+    robust: bool = flag(True, "Whether outliers are tolerated.")
     n_sweeps: int | str = setting(
         "auto",
         integer(FEWEST) | choice("auto"),
@@ -290,12 +272,12 @@ class NumericRatings(Model):
         self.units_ = np.array([values.mean(), unit])
         data = ratings_of(annotations, *self.units_)
         uses = self.bias, self.scale, self.robust
-        n_sweeps = self.n_sweeps
-        if isinstance(n_sweeps, str):
-            n_sweeps = int(np.clip(MOST_WORK // len(data.y), FEWEST, SWEEPS))
+        auto = int(np.clip(MOST_WORK // len(data.y), FEWEST, SWEEPS))
+        n_sweeps = auto if isinstance(self.n_sweeps, str) else self.n_sweeps
         reached = engine.checkpoints.latest("sweeps", State) if engine.checkpoints else None
-        state = start(data, self.bias) if reached is None else reached.state
-        for i in range(0 if reached is None else reached.done, n_sweeps):
+        reached = reached or Checkpoint(start(data, self.bias))
+        state: State = reached.state
+        for i in range(reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, i])
             state = sweep(data, state, uses, i >= FORGOTTEN * n_sweeps, rng)
             engine.step_done(i + 1, n_sweeps)
@@ -303,12 +285,8 @@ class NumericRatings(Model):
                 stopped = "number of sweeps" if i + 1 == n_sweeps else ""
                 engine.checkpoints.write("sweeps", Checkpoint(state, i + 1, stopped=stopped))
         self.trace_, self.stopped_ = np.zeros(n_sweeps), "number of sweeps"
-        self._learn(state)
-
-    def _learn(self, state: State) -> None:
-        """What the draws say, in the units of the ratings."""
-        centre, unit = self.units_
-        n = state.kept[7]
+        # what the draws say, in the units of the ratings
+        centre, n = self.units_[0], state.kept[7]
         mean, square, variance = state.items / n
         self.estimates_ = centre + unit * mean
         # Var x = E Var(x | rest) + Var E(x | rest)
@@ -365,16 +343,14 @@ class NumericRatings(Model):
 
         ids, reach = self.item_vocabulary_.arrow, float(ndtri((1 + (interval or 0.95)) / 2))
         for rows in batches(max(len(ids), 1), size):
-            yield rating_columns(
-                ids[rows], self.estimates_[rows], reach * self.errors_[rows], self.n_labels_[rows]
-            )
+            estimates, reaches = self.estimates_[rows], reach * self.errors_[rows]
+            yield rating_columns(ids[rows], estimates, reaches, self.n_labels_[rows])
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: bias, scale and noise with 95 % intervals."""
         columns: dict[str, Any] = {}
-        for name, value, error in zip(
-            ("bias", "scale", "noise"), self.annotators_told_, self.annotator_errors_, strict=True
-        ):
+        names = ("bias", "scale", "noise")
+        for name, value, error in zip(names, self.annotators_told_, self.annotator_errors_, strict=True):
             low, high = value - 1.96 * error, value + 1.96 * error
             columns |= {name: value, f"{name}_low": low, f"{name}_high": high}
         return columns

@@ -56,11 +56,10 @@ def predict_proba(self: Model, items: Any, annotators: Any = None) -> Array:
     chances = np.empty((len(item), len(self.classes_)))
 
     def fill(rows: slice) -> None:
-        chances[rows] = (
-            self._item_distributions(item[rows])
-            if annotator is None
-            else self._pair_distributions(item[rows], annotator[rows])
-        )
+        if annotator is None:
+            chances[rows] = self._item_distributions(item[rows])
+        else:
+            chances[rows] = self._pair_distributions(item[rows], annotator[rows])
 
     with threads(getattr(self, "n_jobs", 1)) as engine:
         engine.map(fill, list(batches(len(item), ROWS_AT_A_TIME)))
@@ -104,11 +103,10 @@ def log_chances(self: Model, hidden: Any, annotators: bool = True) -> Array:
     logs = np.empty(known.n_labels)
     for rows in batches(known.n_labels, ROWS_AT_A_TIME):
         label = known.label[rows].astype(np.intp)
-        chances = (
-            self._label_chances(item[rows], annotator[rows], label)
-            if annotators
-            else self._answer_distributions(item[rows])[np.arange(len(label)), label]
-        )
+        if annotators:
+            chances = self._label_chances(item[rows], annotator[rows], label)
+        else:
+            chances = self._answer_distributions(item[rows])[np.arange(len(label)), label]
         with np.errstate(divide="ignore"):
             logs[rows] = np.log(chances)
     return logs

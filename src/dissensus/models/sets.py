@@ -31,7 +31,7 @@ from dissensus.models.fmm import FMM
 from dissensus.models.ordinal import best_weights
 from dissensus.models.results import PIECE
 from dissensus.numerics import Array, batches, normalised, row_shares
-from dissensus.params import N_JOBS, SEED, choice, fitted, integer, setting
+from dissensus.params import N_JOBS, SEED, fitted, flag, integer, setting
 
 WORTHS = np.geomspace(0.2, 100, 40)
 HIDDEN, FEWEST_HIDDEN = 0.2, 20
@@ -51,10 +51,8 @@ class LabelSets(Model):
 
     n_item_clusters: int = setting(16, integer(1), "The most clusters of items of the model behind it.")
     _: KW_ONLY
-    dependence: bool = setting(
-        True,
-        choice(True, False),
-        "False takes every class by itself; True also learns which classes go together.",
+    dependence: bool = flag(
+        True, "False takes every class by itself; True also learns which classes go together."
     )
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)

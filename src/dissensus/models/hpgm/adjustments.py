@@ -135,27 +135,19 @@ class Aliases:
             rows = rows[np.append(True, new)]
         if len(rows) == annotations.n_labels:
             return cls(annotations, rows, code, named)
-        table = annotations.annotator_table
-        counted = replace(
-            annotations,
-            item=item[rows],
-            annotator=code[annotator[rows]].astype(np.int32),
-            label=label[rows],
-            annotator_vocabulary=annotations.annotator_vocabulary.take(named),
-            annotator_table=None if table is None else table.take(places(named)),
-        )
+        names, table = annotations.annotator_vocabulary.take(named), annotations.annotator_table
+        table = None if table is None else table.take(places(named))
+        who = code[annotator[rows]].astype(np.int32)
+        counted = replace(annotations, item=item[rows], annotator=who, label=label[rows])
+        counted = replace(counted, annotator_vocabulary=names, annotator_table=table)
         return cls(counted, rows, code, named)
 
 
 def copy_to_aliases(model: HPGM, annotations: Annotations, aliases: Aliases) -> None:
     """Say of every alias what is known of their annotator; they share its weight in the population."""
     draws, code = model.draws_, aliases.code
-    model.draws_ = replace(
-        draws,
-        matrices=draws.matrices.take(code, axis=1),
-        sizes=draws.sizes.take(code, axis=1),
-        z=draws.z.take(code, axis=1),
-    )
+    of_names = {name: getattr(draws, name).take(code, axis=1) for name in ("matrices", "sizes", "z")}
+    model.draws_ = replace(draws, **of_names)
     states = []
     for state in model.last_states_:
         own = np.zeros(annotations.n_labels, dtype=bool)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.engine import Checkpoint, Engine
-from dissensus.errors import DataError, require
+from dissensus.errors import DataError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
 from dissensus.labels.rows import joined, rows_of, several, with_values
@@ -30,13 +30,8 @@ from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.models.dirichlet_regression import DirichletRegression
-from dissensus.models.hpgm.adjustments import (
-    Aliases,
-    copy_to_aliases,
-    floor_unanimous,
-    shares_items,
-    shrink_single_labels,
-)
+from dissensus.models.hpgm import adjustments
+from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
 from dissensus.models.hpgm.sampler import FEW_GROUPS, MANY_KINDS, PRIORS, Data, State, continued, start, sweep
 from dissensus.models.results import ClusterView
@@ -44,18 +39,7 @@ from dissensus.models.sampled import SampledMixin, spaced
 from dissensus.models.scoring import in_classes
 from dissensus.models.softmax import predict
 from dissensus.numerics import Array, row_shares
-from dissensus.params import (
-    EMBEDDING,
-    NONE,
-    SEED,
-    WEIGHT_BY,
-    Rule,
-    check_rules,
-    choice,
-    fitted,
-    integer,
-    setting,
-)
+from dissensus.params import EMBEDDING, NONE, SEED, WEIGHT_BY, Rule, choice, fitted, flag, integer, setting
 from dissensus.tables.arrays import Arrays, Header
 
 SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain; fewer from so many labels on
@@ -131,9 +115,8 @@ class HPGM(SampledMixin, Model):
         "trusted is learned.",
     )
     embedding: str | None = setting(None, *EMBEDDING)
-    adjust: bool = setting(
+    adjust: bool = flag(
         True,
-        choice(True, False),
         "Whether aliases count once, single labels are shrunk and unanimous answers have a floor; False "
         "gives the posterior mean.",
     )
@@ -216,11 +199,11 @@ class HPGM(SampledMixin, Model):
         if sampled is not None:
             self._extend_to_unsampled(labels, sampled, hints, engine)
         # what moves the answers away from the posterior mean (adjustments.py)
-        if self.adjust and not shares_items(labels.item, labels.annotator):
-            shrink_single_labels(self, labels.counts)
+        if self.adjust and not adjustments.shares_items(labels.item, labels.annotator):
+            adjustments.shrink_single_labels(self, labels.counts)
         self._floor_unanimous(labels.counts)
         if len(aliases.rows) < annotations.n_labels:
-            copy_to_aliases(self, annotations, aliases)
+            adjustments.copy_to_aliases(self, annotations, aliases)
 
     def _sample(
         self, data: Data, weights: Array, engine: Engine, last: Sequence[State], number: int
@@ -230,10 +213,8 @@ class HPGM(SampledMixin, Model):
         Every sweep has a random stream of its own, so that a chain can be resumed.
         """
         n_sweeps = self.n_sweeps or (SWEEPS if len(data.item) < MANY_LABELS else FEWER_SWEEPS)
-        n_burn = 2 * n_sweeps // 5
-        if last:
-            n_sweeps = max(n_sweeps // UPDATE, MIN_UPDATE_SWEEPS)
-            n_burn = n_sweeps // 4
+        n_sweeps = max(n_sweeps // UPDATE, MIN_UPDATE_SWEEPS) if last else n_sweeps
+        n_burn = n_sweeps // 4 if last else 2 * n_sweeps // 5
         priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
         name, n_kept = f"chain-{number}", -(-(n_sweeps - n_burn) // THIN)
         state = last[number] if last else None
@@ -268,14 +249,9 @@ class HPGM(SampledMixin, Model):
         n_shares = min(n_kept, max(least, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
         numbers = M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P  # of a whole draw
         n_whole = min(n_kept, max(least, min(usual, MAX_DRAW_NUMBERS // (numbers * self.n_chains))))
-        return Chain(
-            state,
-            answers=np.zeros((M, P)),
-            prior=np.zeros(P),
-            shares=np.zeros((n_shares, M, P), np.float32),
-            trace=np.zeros((n_kept, len(QUANTITIES))),
-            draws=Draws.empty(n_whole, data, K, L),
-        )
+        sums, shares = (np.zeros((M, P)), np.zeros(P)), np.zeros((n_shares, M, P), np.float32)
+        trace = np.zeros((n_kept, len(QUANTITIES)))
+        return Chain(state, *sums, shares, trace, Draws.empty(n_whole, data, K, L))
 
     def _has_many_kinds(self, n_items: int) -> bool:
         if self.item_kinds is not None:
@@ -343,7 +319,7 @@ class HPGM(SampledMixin, Model):
 
     def _floor_unanimous(self, counts: NDArray[np.int64]) -> None:
         if self.adjust and not self.represent:  # others than those represented may be the ones who agree
-            floor_unanimous(self, counts)
+            adjustments.floor_unanimous(self, counts)
 
     # ---- labels that come later -------------------------------------------------------------------------
 
@@ -379,11 +355,9 @@ class HPGM(SampledMixin, Model):
         before = item[old.item], annotator[old.annotator], old.label
         rows = rows_of(before, merged.columns)
         shape = merged.n_items, merged.n_annotators, merged.n_labels
-        last = []
-        for number, state in enumerate(self.last_states_):
-            rng = np.random.default_rng([self.seed, number, 1 << 22])
-            last.append(continued(state, item, annotator, rows, shape, rng))
-        return merged, last
+        streams = [np.random.default_rng([self.seed, n, 1 << 22]) for n in range(len(self.last_states_))]
+        chains = zip(self.last_states_, streams, strict=True)
+        return merged, [continued(state, item, annotator, rows, shape, rng) for state, rng in chains]
 
     def _with_represented(self, merged: Annotations, new: Annotations, annotator: Codes) -> Annotations:
         """With a table that says who is represented: those who were, and new ones by their own."""
@@ -401,16 +375,9 @@ class HPGM(SampledMixin, Model):
         """The labels that it was fitted to."""
         self._check_fitted()
         item, annotator, label = self.learned_rows_.copy()
-        return Annotations(
-            item,
-            annotator,
-            label,
-            self.item_vocabulary_,
-            self.annotator_vocabulary_,
-            self.class_vocabulary_,
-            frame_kind=self.frame_kind_,
-            label_type=self.label_type_,
-        )
+        ids = self.item_vocabulary_, self.annotator_vocabulary_, self.class_vocabulary_
+        labels = Annotations(item, annotator, label, *ids)
+        return replace(labels, frame_kind=self.frame_kind_, label_type=self.label_type_)
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
@@ -487,7 +454,8 @@ class HPGM(SampledMixin, Model):
             Ids to compare; None: all.
         """
         self._check_fitted()
-        check_rules("co_clustering", {"what": choice("annotators", "items")}, what=what)
+        if not (rule := choice("annotators", "items")).holds(what):
+            raise bad_parameter("co_clustering", "what", rule.words, what)
         vocabulary = self.annotator_vocabulary_ if what == "annotators" else self.item_vocabulary_
         codes = np.arange(len(vocabulary)) if ids is None else vocabulary.codes(ids)
         if (codes < 0).any():
@@ -508,10 +476,8 @@ class HPGM(SampledMixin, Model):
         usual = {"log-likelihood": "lp", "λ": "lambda"}  # ArviZ means another table by log_likelihood
         names = [usual.get(name, name.replace(" ", "_")) for name in QUANTITIES]
         posterior = {"share": shares, **dict(zip(names, traces, strict=True))}
-        axes = {
-            "coords": {"item": self.items_, "label": self.classes_},
-            "dims": {"share": ["item", "label"]},
-        }
+        coordinates = {"item": self.items_, "label": self.classes_}
+        axes = {"coords": coordinates, "dims": {"share": list(coordinates)}}
         if int(arviz.__version__.split(".")[0]) >= 1:
             return arviz.from_dict({"posterior": posterior}, **axes)
         return arviz.from_dict(posterior=posterior, **axes)
@@ -528,5 +494,5 @@ class HPGM(SampledMixin, Model):
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
         self.draws_ = Draws.from_arrays(arrays, "draws_")
-        states = [State.from_arrays(arrays, f"last_states_.{n}") for n in range(facts["n_states"])]
-        self.last_states_ = tuple(states)
+        names = map("last_states_.{}".format, range(facts["n_states"]))
+        self.last_states_ = tuple([State.from_arrays(arrays, name) for name in names])

@@ -11,32 +11,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.engine import raise_if_cancelled
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.hpgm.sampler import (
-    PIECE,
-    TINY,
-    Bools,
-    Data,
-    Floats,
-    Ints,
-    Record,
-    State,
-    adder,
-    annotator_counts,
-    draw_annotator_clusters,
-    draw_clusters,
-    draw_dirichlet,
-    draw_own,
-    hinted,
-    own_counts,
-    own_scores,
-    product,
-    row_priors,
-    shares_of,
-)
+from dissensus.models.hpgm import sampler
+from dissensus.models.hpgm.sampler import TINY, Bools, Data, Floats, Ints, Record, State
 from dissensus.models.results import ClusterView
 from dissensus.models.sampled import spaced
 from dissensus.numerics import Array, row_shares
@@ -61,14 +42,14 @@ def item_beliefs(
     Averages over draws are steadier with these than with the drawn w (Rao and Blackwell).
     """
     K = len(q_phi)
-    counts = annotator_counts(data, w, own, K)
+    counts = sampler.annotator_counts(data, w, own, K)
     totals = counts.sum(axis=1)
-    logits = np.log(psi) + own_scores(data, q_phi, own)
+    logits = np.log(psi) + sampler.own_scores(data, q_phi, own)
     # log (r Θ_{k z_n y} + n_nky) / (r + n_nk), once for all labels of a class that an annotator gave
     chances = np.log((rows + counts) / (sizes + totals)[:, None]).reshape(-1, K)
     starts, first = np.searchsorted(data.item, np.arange(data.M + 1)), 0
     while first < data.M:  # some items at a time, which needs little memory
-        last = max(int(np.searchsorted(starts, starts[first] + PIECE, side="right")) - 1, first + 1)
+        last = max(int(np.searchsorted(starts, starts[first] + sampler.PIECE, side="right")) - 1, first + 1)
         e = np.arange(starts[first], starts[last])
         e = e[~own[e]]
         n, cell, here = data.annotator[e], data.cell[e], w[data.item[e]]
@@ -77,9 +58,9 @@ def item_beliefs(
         rest = rows.take(place) + (counts.take(place) - 1)
         scores = chances.take(cell, axis=0)
         scores[np.arange(len(e)), here] = np.log(rest / (sizes.take(pair) + (totals.take(pair) - 1)))
-        logits[first:last] += adder(data.item[e] - first, last - first) @ scores
+        logits[first:last] += sampler.adder(data.item[e] - first, last - first) @ scores
         first = last
-    return shares_of(logits)
+    return sampler.shares_of(logits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,17 +83,17 @@ class Expectations:
         q_phi = np.maximum(state.q * state.phi, TINY)
         if prior is None:
             r_theta = np.maximum(state.r * state.theta, TINY)
-            prior = row_priors(r_theta, state.z), np.full((data.N, K), state.r)
+            prior = sampler.row_priors(r_theta, state.z), np.full((data.N, K), state.r)
         rows, sizes = prior
         psi = state.psi  # (M, K) where items have priors of their own
         if psi.ndim == 1 and data.hints is not None:
-            psi = hinted(psi, data.hints, state.trust, state.phi)
+            psi = sampler.hinted(psi, data.hints, state.trust, state.phi)
         beliefs = item_beliefs(data, rows, sizes, psi, q_phi, w, own)
-        counts = annotator_counts(data, w, own, K)
+        counts = sampler.annotator_counts(data, w, own, K)
         sizes = sizes + counts.sum(axis=1)
         pi = (rows + counts) / sizes[:, None]
-        counts = own_counts(data, own)
-        rho = (product(beliefs, q_phi) + counts) / (state.q + counts.sum(axis=1, keepdims=True))
+        counts = sampler.own_counts(data, own)
+        rho = (sampler.product(beliefs, q_phi) + counts) / (state.q + counts.sum(axis=1, keepdims=True))
         return cls(state, beliefs, pi, sizes, rho)
 
     def population(self, weights: Floats) -> Floats:
@@ -122,9 +103,9 @@ class Expectations:
     def items(self, population: Floats) -> Floats:
         """(M, P): Y_m = (1 − λ) Σ_k P(w_m = k) Σ_n v_n E π_nk + λ E ρ_m."""
         lam = self.state.lam
-        return np.asarray((1 - lam) * product(self.beliefs, population) + lam * self.rho)
+        return np.asarray((1 - lam) * sampler.product(self.beliefs, population) + lam * self.rho)
 
-    def drawn_population(self, weights: Floats, rng: np.random.Generator) -> Floats:
+    def drawn_population(self, weights: Floats, rng: Generator) -> Floats:
         """(K, P): Σ_n v_n π_nk with v and π drawn.
 
         The annotators are a sample of the population, so their weights are drawn too: the Bayesian bootstrap
@@ -140,13 +121,13 @@ class Expectations:
         c = (1 - (mean**2).sum(axis=1)) / np.maximum(variance, TINY) - 1
         # as 1 − Σ_p Y² ≥ Σ_n v_n (1 − Σ_p π²), c is at least the least r + n_nk; rounding must keep it so
         c = np.clip(c, self.sizes.min(axis=0), 1e9)
-        return draw_dirichlet(np.maximum(mean, TINY) * c[:, None], rng)
+        return sampler.draw_dirichlet(np.maximum(mean, TINY) * c[:, None], rng)
 
-    def drawn_items(self, data: Data, population: Floats, rng: np.random.Generator) -> Floats:
+    def drawn_items(self, data: Data, population: Floats, rng: Generator) -> Floats:
         """(M, P): Y_m with everything drawn, for intervals: the state's w, ρ_m, and a drawn population."""
         state = self.state
-        own = own_counts(data, state.own)
-        rho = draw_dirichlet(np.maximum(state.q * state.phi, TINY).take(state.w, axis=0) + own, rng)
+        own = sampler.own_counts(data, state.own)
+        rho = sampler.draw_dirichlet(np.maximum(state.q * state.phi, TINY).take(state.w, axis=0) + own, rng)
         return np.asarray((1 - state.lam) * population.take(state.w, axis=0) + state.lam * rho)
 
     def quantities(self, data: Data, answers: Floats) -> Floats:
@@ -192,20 +173,10 @@ class Draws(Record):
     def empty(cls, n: int, data: Data, K: int, L: int) -> Self:
         """Room for ``n`` draws."""
         M, N, P = data.M, data.N, data.P
-        return cls(
-            beliefs=np.zeros((n, M, K), np.float32),
-            own=np.zeros((n, M, P), np.float32),
-            matrices=np.zeros((n, N, P, K), np.float32),
-            sizes=np.zeros((n, N, K), np.float32),
-            population=np.zeros((n, K, P), np.float32),
-            drawn_population=np.zeros((n, K, P), np.float32),
-            theta=np.zeros((n, K, L, P), np.float32),
-            phi=np.zeros((n, K, P), np.float32),
-            psi=np.zeros((n, K), np.float32),
-            omega=np.zeros((n, L), np.float32),
-            z=np.zeros((n, N), np.int32),
-            numbers=np.zeros((n, 4)),
-        )
+        shapes = (M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)
+        tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in shapes]
+        tables += [np.zeros((n, N), np.int32), np.zeros((n, 4))]
+        return cls(*tables)
 
     @classmethod
     def joined(cls, parts: Sequence[Draws]) -> Self:
@@ -256,16 +227,10 @@ class Draws(Record):
         beliefs, psi = self.beliefs[t][:, K].astype(np.float64), self.psi[t][K].astype(np.float64)
         members, lam = np.eye(len(L))[z], self.numbers[t, 2]
         theta = self.theta[t][np.ix_(K, L)].astype(np.float64)
-        return ClusterView(
-            items=beliefs / beliefs.sum(axis=1, keepdims=True),
-            annotators=members,
-            theta=theta / theta.sum(axis=2, keepdims=True),
-            psi=psi / psi.sum(),
-            omega=members.mean(axis=0),
-            weights=annotator_weights @ members,
-            population=row_shares((1 - lam) * self.population[t][K] + lam * self.phi[t][K]),
-            annotator_weights=annotator_weights,
-        )
+        w, theta = beliefs / beliefs.sum(axis=1, keepdims=True), theta / theta.sum(axis=2, keepdims=True)
+        shares = psi / psi.sum(), members.mean(axis=0), annotator_weights @ members
+        population = row_shares((1 - lam) * self.population[t][K] + lam * self.phi[t][K])
+        return ClusterView(w, members, theta, *shares, population, annotator_weights=annotator_weights)
 
     def annotator_draws(self, seed: int) -> Iterator[AnnotatorDraw]:
         """What each draw says of annotators, one after the other, with all the uncertainty of their ways.
@@ -275,10 +240,10 @@ class Draws(Record):
         for t in range(len(self)):
             rng = np.random.default_rng([seed, 1 << 21, t])
             sizes = self.sizes[t].astype(np.float64)
-            pi = draw_dirichlet(np.maximum(self.matrices[t] * sizes[:, None], TINY), rng, axis=1)
+            pi = sampler.draw_dirichlet(np.maximum(self.matrices[t] * sizes[:, None], TINY), rng, axis=1)
             beliefs, own, lam = self.beliefs[t].astype(np.float64), self.own[t], self.numbers[t, 2]
             M = len(beliefs)
-            answers = (1 - lam) * product(beliefs, self.population[t]) + lam * own
+            answers = (1 - lam) * sampler.product(beliefs, self.population[t]) + lam * own
             by_cluster = np.einsum("mk,mp->kp", beliefs, answers) / M  # P(cluster, the population's label)
             size = beliefs.mean(axis=0)
             rho = np.einsum("mk,mp->kp", beliefs, own) / np.maximum(M * size[:, None], TINY)
@@ -308,16 +273,10 @@ class Draws(Record):
         stays; the clusters and own labels of the items, and the clusters of the new annotators, are drawn
         given it.
         """
-        T, K = self.psi.shape
-        M, N, P = data.M, data.N, data.P
-        draws = replace(
-            self,
-            beliefs=np.zeros((T, M, K), np.float32),
-            own=np.zeros((T, M, P), np.float32),
-            matrices=np.zeros((T, N, P, K), np.float32),
-            sizes=np.zeros((T, N, K), np.float32),
-            z=np.zeros((T, N), np.int32),
-        )
+        (T, K), (M, N, P) = self.psi.shape, (data.M, data.N, data.P)
+        room = Draws.empty(T, data, K, self.omega.shape[1])
+        by_code = ("beliefs", "own", "matrices", "sizes", "z")  # what there is for each item or annotator
+        draws = replace(self, **{name: getattr(room, name) for name in by_code})
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         w, z = np.zeros(M, np.int64), np.zeros(N, np.int64)
         own = np.zeros(len(data.item), dtype=bool)
@@ -331,17 +290,17 @@ class Draws(Record):
             omega = np.maximum(self.omega[t].astype(np.float64), TINY)
             psi = np.maximum(np.vstack([self.beliefs[t], self.psi[t]])[item].astype(np.float64), TINY)
             if data.hints is not None:  # items of the fit have had theirs
-                psi = np.where(item[:, None] < 0, hinted(psi, data.hints, trust, phi), psi)
+                psi = np.where(item[:, None] < 0, sampler.hinted(psi, data.hints, trust, phi), psi)
             z[~new] = self.z[t][annotator[~new]]
             sizes = np.vstack([self.sizes[t], np.full(K, r)])[annotator].astype(np.float64)
             for _ in range(INNER + MORE_INNER * (t == 0)):
-                counts = annotator_counts(data, w, own, K)
-                z[new] = draw_annotator_clusters(counts[new], r_theta, omega, rng)
-                rows = row_priors(r_theta, z)
+                counts = sampler.annotator_counts(data, w, own, K)
+                z[new] = sampler.draw_annotator_clusters(counts[new], r_theta, omega, rng)
+                rows = sampler.row_priors(r_theta, z)
                 theirs = self.matrices[t].astype(np.float64) * self.sizes[t][:, None]
                 rows[~new] = np.maximum(theirs[annotator[~new]], TINY)
-                w = draw_clusters(data, rows, sizes, psi, q_phi, w, own, rng)
-                own = draw_own(data, rows, sizes, q_phi, lam, w, own, rng)
+                w = sampler.draw_clusters(data, rows, sizes, psi, q_phi, w, own, rng)
+                own = sampler.draw_own(data, rows, sizes, q_phi, lam, w, own, rng)
             state = State(
                 w, z, own, theta, phi, phi.mean(axis=0), psi, omega,
                 r, 1.0, q, 1.0, 1.0, 1.0, lam,
@@ -377,7 +336,7 @@ class Chain:
     trace: Array  # (D, quantities)
     draws: Draws
 
-    def gather(self, kept: int, data: Data, weights: Array, rng: np.random.Generator) -> None:
+    def gather(self, kept: int, data: Data, weights: Array, rng: Generator) -> None:
         """Add what the present state says; it is draw number ``kept``."""
         state, n_kept = self.state, len(self.trace)
         expected = Expectations.of(data, state)

@@ -48,6 +48,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln
@@ -240,7 +241,7 @@ class State(Record):
 # ---- draws from distributions -------------------------------------------------------------------------
 
 
-def draw_dirichlet(alpha: Floats, rng: np.random.Generator, axis: int = -1) -> Floats:
+def draw_dirichlet(alpha: Floats, rng: Generator, axis: int = -1) -> Floats:
     """Dirichlet draws along ``axis``: independent gammas over their sum.
 
     Gammas of very small shape are all 0 in floating point; their logarithms are not: with U uniform,
@@ -256,7 +257,7 @@ def draw_dirichlet(alpha: Floats, rng: np.random.Generator, axis: int = -1) -> F
     return np.asarray(gammas / gammas.sum(axis=axis, keepdims=True))
 
 
-def draw_categories(logits: Floats, rng: np.random.Generator) -> Ints:
+def draw_categories(logits: Floats, rng: Generator) -> Ints:
     """One category a row, with probabilities in proportion to exp(logits)."""
     columns = np.array(logits.T, order="C")  # long rows add up faster than many short ones
     columns -= columns.max(axis=0)
@@ -277,7 +278,7 @@ def rising(table: Floats) -> Floats:
     return table
 
 
-def draw_tables(counts: Ints, alpha: Floats, rng: np.random.Generator) -> Ints:
+def draw_tables(counts: Ints, alpha: Floats, rng: Generator) -> Ints:
     """How many tables ``counts`` customers open when the i-th (from 0) opens one with chance α / (α + i).
 
     Counts and α are flat arrays of the same length (Antoniak 1974).
@@ -290,7 +291,7 @@ def draw_tables(counts: Ints, alpha: Floats, rng: np.random.Generator) -> Ints:
 
 
 def draw_concentration(
-    value: float, prior: tuple[float, float], tables: int, sizes: Ints, rng: np.random.Generator
+    value: float, prior: tuple[float, float], tables: int, sizes: Ints, rng: Generator
 ) -> float:
     """A concentration c given all its tables T and the sizes n_j of the restaurants it rules.
 
@@ -362,14 +363,7 @@ def row_priors(r_theta: Floats, z: Ints) -> Floats:
 
 
 def draw_clusters(
-    data: Data,
-    rows: Floats,
-    sizes: Floats,
-    psi: Floats,
-    q_phi: Floats,
-    w: Ints,
-    own: Bools,
-    rng: np.random.Generator,
+    data: Data, rows: Floats, sizes: Floats, psi: Floats, q_phi: Floats, w: Ints, own: Bools, rng: Generator
 ) -> Ints:
     """The cluster of every item, ρ integrated out, π too except for the busy annotators.
 
@@ -415,14 +409,7 @@ def own_scores(data: Data, q_phi: Floats, own: Bools) -> Floats:
 
 
 def draw_own(
-    data: Data,
-    rows: Floats,
-    sizes: Floats,
-    q_phi: Floats,
-    lam: float,
-    w: Ints,
-    own: Bools,
-    rng: np.random.Generator,
+    data: Data, rows: Floats, sizes: Floats, q_phi: Floats, lam: float, w: Ints, own: Bools, rng: Generator
 ) -> Bools:
     """Which labels are their item's own: λ ρ_{m y} against (1 − λ) π_{n w_m y}."""
     rho = draw_dirichlet(q_phi.take(w, axis=0) + own_counts(data, own), rng)
@@ -432,7 +419,7 @@ def draw_own(
 
 
 def draw_label_chances(
-    data: Data, rows: Floats, sizes: Floats, w: Ints, own: Bools, rng: np.random.Generator
+    data: Data, rows: Floats, sizes: Floats, w: Ints, own: Bools, rng: Generator
 ) -> Floats:
     """(E,): π_{n w_m y} of every label, drawn; its expectation where no other label depends on that π_nk.
 
@@ -459,7 +446,7 @@ def draw_label_chances(
     return np.asarray(chances.take(cell))
 
 
-def draw_annotator_clusters(counts: Ints, r_theta: Floats, omega: Floats, rng: np.random.Generator) -> Ints:
+def draw_annotator_clusters(counts: Ints, r_theta: Floats, omega: Floats, rng: Generator) -> Ints:
     """The cluster of every annotator, π integrated out.
 
     log P(z_n = l | …) = log Ω_l + Σ_kp log Γ(r Θ_klp + n_nkp) − log Γ(r Θ_klp) + a term that no l changes.
@@ -471,7 +458,7 @@ def draw_annotator_clusters(counts: Ints, r_theta: Floats, omega: Floats, rng: n
     return draw_categories(np.log(omega) + summed_log_rising(n, N, kind, counts.ravel()[cells], alpha), rng)
 
 
-def draw_measures(data: Data, state: State, priors: Priors, counts: Ints, rng: np.random.Generator) -> State:
+def draw_measures(data: Data, state: State, priors: Priors, counts: Ints, rng: Generator) -> State:
     """Everything continuous about labels: r, s, q, a, φ0, Φ and Θ, given the clusters and own labels.
 
     Tables go up: labels open tables in π's restaurants, served from Θ; these open tables in Θ's, served from
@@ -508,7 +495,7 @@ def draw_measures(data: Data, state: State, priors: Priors, counts: Ints, rng: n
 
 
 def draw_weights(
-    codes: Ints, size: int, concentration: float, prior: tuple[float, float], rng: np.random.Generator
+    codes: Ints, size: int, concentration: float, prior: tuple[float, float], rng: Generator
 ) -> tuple[float, Floats]:
     """γ and ψ of a finite mixture: weights ~ Dir(γ/K, …), integrated out while γ is drawn."""
     counts = np.bincount(codes, minlength=size)
@@ -518,7 +505,7 @@ def draw_weights(
     return concentration, draw_dirichlet(np.asarray(concentration / size + counts, dtype=np.float64), rng)
 
 
-def draw_share(own: Bools, prior: tuple[float, float], rng: np.random.Generator) -> float:
+def draw_share(own: Bools, prior: tuple[float, float], rng: Generator) -> float:
     """λ ~ Beta(1 + own labels, 9 + the others)."""
     return float(rng.beta(prior[0] + own.sum(), prior[1] + (~own).sum()))
 
@@ -526,7 +513,7 @@ def draw_share(own: Bools, prior: tuple[float, float], rng: np.random.Generator)
 # ---- one sweep ----------------------------------------------------------------------------------------
 
 
-def sweep(state: State, data: Data, rng: np.random.Generator, priors: Priors = PRIORS) -> State:
+def sweep(state: State, data: Data, rng: Generator, priors: Priors = PRIORS) -> State:
     """Draw everything once, each part given the others."""
     K, L, _ = state.theta.shape
     q_phi, r_theta = np.maximum(state.q * state.phi, TINY), np.maximum(state.r * state.theta, TINY)
@@ -560,9 +547,7 @@ def hinted(psi: Floats, hints: Floats, trust: float, phi: Floats) -> Floats:
     return np.maximum(shares_of(np.log(np.maximum(psi, TINY)) + trust * product(hints, logs.T)), TINY)
 
 
-def draw_trust(
-    hints: Floats, state: State, w: Ints, prior: tuple[float, float], rng: np.random.Generator
-) -> float:
+def draw_trust(hints: Floats, state: State, w: Ints, prior: tuple[float, float], rng: Generator) -> float:
     """t given the clusters, by one Metropolis step on log t: Π_m P(w_m | t) Gamma(t)."""
     proposed = state.trust * np.exp(0.3 * rng.standard_normal())
 
@@ -581,7 +566,7 @@ def start(
     data: Data,
     K: int,
     L: int,
-    rng: np.random.Generator,
+    rng: Generator,
     priors: Priors = PRIORS,
     n_groups: int = FEW_GROUPS,
     spread: bool = False,
@@ -606,12 +591,7 @@ def start(
 
 
 def continued(
-    state: State,
-    item: Codes,
-    annotator: Codes,
-    rows: Ints,
-    shape: tuple[int, int, int],
-    rng: np.random.Generator,
+    state: State, item: Codes, annotator: Codes, rows: Ints, shape: tuple[int, int, int], rng: Generator
 ) -> State:
     """A state over more labels: what it knew of ``item``, ``annotator`` and ``rows`` of now stays.
 
@@ -625,7 +605,7 @@ def continued(
     return replace(state, w=w, z=z, own=own)
 
 
-def group_rows(votes: Floats, size: int, rng: np.random.Generator, n_rounds: int = 8) -> Ints:
+def group_rows(votes: Floats, size: int, rng: Generator, n_rounds: int = 8) -> Ints:
     """Rows of counts in ``size`` groups: hard EM of a mixture of multinomials from randomly chosen rows."""
     M, P = votes.shape
     smooth = votes.sum(axis=0) / max(votes.sum(), 1.0) + 1e-3

@@ -29,15 +29,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.engine import raise_if_cancelled
 from dissensus.labels.annotations import Annotations
-from dissensus.models.pgm.m_step import Parameters, Priors, block_counts, log_joint
+from dissensus.models.pgm.m_step import Clusters, Parameters, Priors, block_counts, log_joint
 from dissensus.models.pgm.messages import prior_scores
 from dissensus.numerics import Array, Concentration, normalised, safe_log
-
-Clusters = NDArray[np.intp]
 
 PATIENCE = 100  # sweeps over which the best ℓ must still rise, those that are WARM not counted
 WARM = 1.0  # temperature above which nothing is said by a best ℓ that does not rise
@@ -87,10 +86,8 @@ def delta_items(
     old = _label_terms(annotations, state.parameters.theta, state.w, state.z)
     labels = np.bincount(annotations.item, new - old, minlength=annotations.n_items)
     delta = np.asarray(log_psi[proposal] - log_psi[state.w] + labels)
-    if known is None:
-        return delta
     items = np.arange(annotations.n_items)
-    return np.asarray(delta + known[items, proposal] - known[items, state.w])
+    return delta if known is None else delta + known[items, proposal] - known[items, state.w]
 
 
 def delta_annotators(annotations: Annotations, state: HardState, proposal: Clusters) -> Array:
@@ -112,7 +109,7 @@ def _label_terms(annotations: Annotations, theta: Array, w: Clusters, z: Cluster
 # ---- the search ---------------------------------------------------------------------------------------
 
 
-def accepted(delta: Array | float, temperature: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def accepted(delta: Array | float, temperature: float, rng: Generator) -> NDArray[np.bool_]:
     """Metropolis' rule: taken with probability min(1, exp(δ / T))."""
     return np.asarray(np.log(rng.random(np.shape(delta))) < np.asarray(delta) / temperature)
 
@@ -122,7 +119,7 @@ def sweep(
     state: HardState,
     priors: Priors,
     temperature: float,
-    rng: np.random.Generator,
+    rng: Generator,
     prior: Array | None = None,
 ) -> HardState:
     """Propose every unknown once."""
@@ -147,11 +144,7 @@ def _known(annotations: Annotations, state: HardState, prior: Array | None) -> A
 
 
 def _propose_parameters(
-    annotations: Annotations,
-    state: HardState,
-    priors: Priors,
-    temperature: float,
-    rng: np.random.Generator,
+    annotations: Annotations, state: HardState, priors: Priors, temperature: float, rng: Generator
 ) -> Parameters:
     old = state.parameters
     K, L, _ = old.theta.shape
@@ -164,7 +157,7 @@ def _propose_parameters(
 
 
 def _proposed_shares(
-    old: Array, clusters: Clusters, prior: Concentration, temperature: float, rng: np.random.Generator
+    old: Array, clusters: Clusters, prior: Concentration, temperature: float, rng: Generator
 ) -> Array:
     members = _members(clusters, len(old))
     new = _dirichlet(prior + members, rng)
@@ -176,7 +169,7 @@ def _members(clusters: Clusters, n: int) -> Array:
     return np.bincount(clusters, minlength=n).astype(np.float64)
 
 
-def _dirichlet(parameters: Array, rng: np.random.Generator) -> Array:
+def _dirichlet(parameters: Array, rng: Generator) -> Array:
     """Dirichlet draws along the last axis, for any array of parameters."""
     draws = rng.standard_gamma(parameters)
     return np.asarray(draws / draws.sum(axis=-1, keepdims=True))
@@ -186,7 +179,7 @@ def anneal(
     annotations: Annotations,
     start: HardState,
     priors: Priors,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     max_iter: int,
     tol: float,
@@ -241,12 +234,9 @@ def _step_up(annotations: Annotations, state: HardState, priors: Priors, prior: 
     z = conditionals(annotations, HardState(state.parameters, w, state.z))[1].argmax(axis=1)
     K, L, _ = state.parameters.theta.shape
     # the modes of their Dirichlet conditionals: (α−1 + n) / Σ (α−1 + n)
-    parameters = Parameters(
-        normalised(priors.alpha - 1 + block_counts(annotations, w, z, K, L)),
-        normalised(priors.gamma - 1 + _members(w, K)),
-        normalised(priors.tau - 1 + _members(z, L)),
-    )
-    return HardState(parameters, w, z)
+    theta = normalised(priors.alpha - 1 + block_counts(annotations, w, z, K, L))
+    psi, omega = normalised(priors.gamma - 1 + _members(w, K)), normalised(priors.tau - 1 + _members(z, L))
+    return HardState(Parameters(theta, psi, omega), w, z)
 
 
 def objective(annotations: Annotations, state: HardState, priors: Priors, prior: Array | None) -> float:
@@ -282,27 +272,18 @@ def conditionals(
     by_annotator = (of_l[w, label] for of_l in log_theta.transpose(1, 0, 2))
     annotators = _sums(by_annotator, annotations.annotator, annotations.n_annotators)
     known = _known(annotations, state, prior)
-    if known is not None:
-        items = items + known
-    return (
-        np.asarray(items + safe_log(state.parameters.psi)),
-        np.asarray(annotators + safe_log(state.parameters.omega)),
-    )
+    items = items if known is None else items + known
+    return items + safe_log(state.parameters.psi), annotators + safe_log(state.parameters.omega)
 
 
 def _sums(columns: Iterable[Array], target: NDArray[np.int32], n: int) -> Array:
     """(n, columns): each column, a number a label, summed by target; only one of them is there at a time."""
-    return np.stack(
-        [np.bincount(target, column, minlength=n).astype(np.float64) for column in columns], axis=1
-    )
+    sums = [np.bincount(target, column, minlength=n).astype(np.float64) for column in columns]
+    return np.stack(sums, axis=1)
 
 
 def start_at(annotations: Annotations, w: Clusters, z: Clusters, K: int, L: int, priors: Priors) -> HardState:
     """The given clusters, with parameters at their conditional means."""
-    counts = block_counts(annotations, w, z, K, L)
-    theta = priors.alpha + counts
-    psi = priors.gamma + np.bincount(w, minlength=K)
-    omega = priors.tau + np.bincount(z, minlength=L)
-    return HardState(
-        Parameters(theta / theta.sum(-1, keepdims=True), psi / psi.sum(), omega / omega.sum()), w, z
-    )
+    theta = normalised(priors.alpha + block_counts(annotations, w, z, K, L))
+    psi, omega = normalised(priors.gamma + _members(w, K)), normalised(priors.tau + _members(z, L))
+    return HardState(Parameters(theta, psi, omega), w, z)

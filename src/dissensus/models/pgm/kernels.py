@@ -169,8 +169,7 @@ class PairLayout:
         """
         first, answer, answers = _answers(shard)
         order, by_class = np.argsort(answer, kind="stable"), np.argsort(shard.label, kind="stable")
-        item = shard.item[first][order]
-        annotator = shard.annotator[first][order]
+        item, annotator = shard.item[first][order], shard.annotator[first][order]
         who: Annotators = slice(None)
         place: NDArray[Any] = annotator
         n_who = everyone
@@ -180,17 +179,9 @@ class PairLayout:
         bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
         # where no pair has two labels, the labels by class are the pairs by answer
         theirs = annotator if len(first) == len(by_class) else shard.annotator[by_class]
-        return cls(
-            item,
-            annotator,
-            who,
-            answers,
-            bounds,
-            _batches(bounds),
-            PairSums.of(item, shard.n_items),
-            PairSums.of(place, n_who),
-            SameLabels.of(shard.label[by_class], shard.item[by_class], theirs, shard.n_classes),
-        )
+        sums = PairSums.of(item, shard.n_items), PairSums.of(place, n_who)
+        same = SameLabels.of(shard.label[by_class], shard.item[by_class], theirs, shard.n_classes)
+        return cls(item, annotator, who, answers, bounds, _batches(bounds), *sums, same)
 
     @cached_property
     def pairs_of_answers(self) -> Array:
@@ -231,9 +222,8 @@ class PairBlock:
         for n in range(n_shards):
             layout = PairLayout.of(block.shard(n, n + 1), everyone)
             layouts.append(layout)
-            items.append(
-                slice(block.item_bounds[n] - block.items.start, block.item_bounds[n + 1] - block.items.start)
-            )
+            begin, end = block.item_bounds[n : n + 2]
+            items.append(slice(begin - block.items.start, end - block.items.start))
             pairs.append(slice(n_pairs, n_pairs + len(layout.item)))
             n_pairs += len(layout.item)
         who: Annotators = slice(None)

@@ -25,7 +25,6 @@ hyperprior.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.models.pgm.messages import Potentials, Statistics
 from dissensus.numerics import Array, Concentration, normalised, safe_log
 
+Clusters = NDArray[np.intp]  # of items (M,), or of annotators (N,)
 LEAST, MOST = 1e-2, 1e3  # a learned prior stays between these
 
 
@@ -73,7 +73,7 @@ def log_prior(logs: Potentials, priors: Priors) -> float:
     )
 
 
-def block_counts(annotations: Annotations, w: NDArray[np.intp], z: NDArray[np.intp], K: int, L: int) -> Array:
+def block_counts(annotations: Annotations, w: Clusters, z: Clusters, K: int, L: int) -> Array:
     """(K, L, P): labels of each class between item cluster k and annotator cluster l."""
     P = annotations.n_classes
     cell = (w[annotations.item] * L + z[annotations.annotator]) * P + annotations.label
@@ -81,11 +81,7 @@ def block_counts(annotations: Annotations, w: NDArray[np.intp], z: NDArray[np.in
 
 
 def log_joint(
-    annotations: Annotations,
-    parameters: Parameters,
-    w: NDArray[np.intp],
-    z: NDArray[np.intp],
-    priors: Priors,
+    annotations: Annotations, parameters: Parameters, w: Clusters, z: Clusters, priors: Priors
 ) -> float:
     """ℓ of a complete state."""
     K, L, _ = parameters.theta.shape
@@ -147,14 +143,6 @@ class Learned:
     tau: Array
 
 
-class MStep(Protocol):
-    """Parameters from statistics; ``before`` is what was learned last."""
-
-    def learn(self, statistics: Statistics, before: Learned | None) -> Learned:
-        """The next parameters."""
-        ...
-
-
 @dataclass(frozen=True)
 class MaximumPosterior:
     """The paper's closed forms."""
@@ -196,23 +184,14 @@ class VariationalBayes:
 
     def learn(self, statistics: Statistics, before: Learned | None) -> Learned:
         """Priors given the expected counts, then posteriors given the priors."""
-        counts = {
-            "alpha": statistics.label_mass,
-            "gamma": statistics.item_mass,
-            "tau": statistics.annotator_mass,
-        }
+        masses = statistics.label_mass, statistics.item_mass, statistics.annotator_mass
+        counts = dict(zip(HYPERPRIORS, masses, strict=True))
         priors = {name: self._prior(name, mass, before) for name, mass in counts.items()}
-        theta, psi, omega = posteriors = [priors[name] + mass for name, mass in counts.items()]
-        term = sum(
-            self._term(name, posterior, priors[name])
-            for name, posterior in zip(counts, posteriors, strict=True)
-        )
-        return Learned(
-            Parameters(normalised(theta), normalised(psi), normalised(omega)),  # posterior means
-            Potentials(expected_log(theta), expected_log(psi), expected_log(omega)),
-            term,
-            *(np.atleast_1d(prior) for prior in priors.values()),
-        )
+        posteriors = {name: priors[name] + mass for name, mass in counts.items()}
+        term = sum(self._term(name, posterior, priors[name]) for name, posterior in posteriors.items())
+        means = Parameters(*map(normalised, posteriors.values()))
+        logs = Potentials(*map(expected_log, posteriors.values()))
+        return Learned(means, logs, term, *map(np.atleast_1d, priors.values()))
 
     def _prior(self, name: str, counts: Array, before: Learned | None) -> Concentration:
         given: Concentration | None = getattr(self, name)

@@ -33,17 +33,8 @@ from scipy.special import rel_entr
 from dissensus.engine import Engine, total
 from dissensus.labels.annotations import Annotations
 from dissensus.models.fmm import assigned
-from dissensus.models.pgm.kernels import (
-    FURTHEST,
-    FURTHEST_SINGLE,
-    Annotators,
-    PairBlock,
-    PairLayout,
-    cavity,
-    class_counts,
-    messages,
-    pair_counts,
-)
+from dissensus.models.pgm import kernels
+from dissensus.models.pgm.kernels import Annotators, PairBlock, cavity, messages
 from dissensus.numerics import Array, column_sums, normalised, row_sums, safe_log, softmax_rows, sum_of_logs
 
 
@@ -140,22 +131,14 @@ class Graph:
             own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
             before = beliefs.w[items], beliefs.nu[rows], own_psi
             each.append(RoundRows(*before, w[items], nu[rows], incoming[rows]))
-        parts = self.blocks.map(
-            _round_step,
-            each,
-            z=beliefs.z,
-            log_theta=potentials.log_theta,
-            damping=damping,
-            measure=measure,
-        )
-        logits = np.zeros((N, L))
-        item_mass, item_terms, pair_terms, moved = np.zeros(K), 0.0, 0.0, 0.0
-        for part in parts:
-            logits[part.who] += part.logits
-            item_mass += part.item_mass
-            item_terms += part.item_terms
-            pair_terms += part.pair_terms
-            moved += part.moved
+        common = {"z": beliefs.z, "log_theta": potentials.log_theta, "damping": damping, "measure": measure}
+        parts = self.blocks.map(_round_step, each, **common)
+        logits, item_mass, sums = np.zeros((N, L)), np.zeros(K), np.zeros(3)
+        for who, block_logits, block_mass, terms in parts:
+            logits[who] += block_logits
+            item_mass += block_mass
+            sums += terms
+        item_terms, pair_terms, moved = sums.tolist()
         z, annotator_terms = softmax_rows(logits + potentials.log_omega)
         change = float(moved + rel_entr(z, beliefs.z).sum()) if measure else math.nan
         node_terms = float(annotator_terms.sum()) + item_terms
@@ -184,9 +167,8 @@ class Graph:
         if log_theta is None or not len(beliefs.incoming):  # pairwise beliefs need a round of messages
             parts = self.blocks.map(_product_counts_step, self._rows_of_items(beliefs.w), z=beliefs.z)
         else:
-            rows = [
-                (beliefs.w[b.items], beliefs.nu[b.rows], beliefs.incoming[b.rows]) for b in self.blocks.blocks
-            ]
+            w, nu, incoming = beliefs.w, beliefs.nu, beliefs.incoming
+            rows = [(w[block.items], nu[block.rows], incoming[block.rows]) for block in self.blocks.blocks]
             parts = self.blocks.map(_pairwise_counts_step, rows, z=beliefs.z, log_theta=log_theta)
         (label_mass,) = total(parts)
         return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z))
@@ -219,18 +201,6 @@ class RoundRows(NamedTuple):
     incoming: Array
 
 
-@dataclass(frozen=True)
-class RoundPart:
-    """What one block adds to a round."""
-
-    who: Annotators
-    logits: Array  # (who, L): Σ_e log ν_e(l)
-    item_mass: Array  # (K,)
-    item_terms: float
-    pair_terms: float  # Σ_e log Z_e of the beliefs that the round began with
-    moved: float
-
-
 def _counted_step(block: PairBlock, w: Array, theta: Array, psi: Array) -> tuple[Array]:
     w[...] = assigned(block.counts(), theta, psi)
     return (column_sums(w),)
@@ -251,10 +221,8 @@ def _pair_terms_step(block: PairBlock, nu: Array, z: Array) -> tuple[float]:
 
 def _product_counts_step(block: PairBlock, w: Array, z: Array) -> tuple[Array]:
     """Σ w_mk z_nl over the labels of each class."""
-    parts = []
-    for layout, items in zip(block.layouts, block.item_slices, strict=True):
-        parts.append((layout.same.counts(w[items], z),))
-    return total(parts)
+    shards = zip(block.layouts, block.item_slices, strict=True)
+    return total([(layout.same.counts(w[items], z),) for layout, items in shards])
 
 
 def _pairwise_counts_step(
@@ -262,38 +230,34 @@ def _pairwise_counts_step(
 ) -> tuple[Array]:
     """Σ_e b_e(k, l) over the pairs of each answer."""
     w, nu, incoming = rows
-    z = z.astype(nu.dtype, copy=False)
-    parts = [
-        (_pairwise_counts(layout, w[items], nu[pairs], incoming[pairs], z, log_theta),)
-        for layout, items, pairs in zip(block.layouts, block.item_slices, block.pair_slices, strict=True)
-    ]
+    z, parts = z.astype(nu.dtype, copy=False), []
+    for layout, items, pairs in zip(block.layouts, block.item_slices, block.pair_slices, strict=True):
+        right = cavity(z, layout.annotator, nu[pairs])
+        left = np.take(w[items].astype(nu.dtype, copy=False), layout.item, axis=0)
+        factors, _ = layout.factors(log_theta, nu.dtype)
+        # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
+        # ν_e is the undamped message of ŵ_e
+        left /= messages(layout, factors, incoming[pairs])
+        sums_of_beliefs = (messages(layout, factors.transpose(0, 2, 1), left) * right).sum(axis=1)
+        left /= sums_of_beliefs[:, None]
+        counts = factors * kernels.pair_counts(layout, left, right)
+        parts.append((kernels.class_counts(layout, counts.astype(np.float64, copy=False)),))
     return total(parts)
-
-
-def _pairwise_counts(
-    layout: PairLayout, w: Array, nu: Array, incoming: Array, z: Array, log_theta: Array
-) -> Array:
-    right = cavity(z, layout.annotator, nu)
-    left = np.take(w.astype(nu.dtype, copy=False), layout.item, axis=0)
-    factors, _ = layout.factors(log_theta, nu.dtype)
-    # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
-    # ν_e is the undamped message of ŵ_e
-    left /= messages(layout, factors, incoming)
-    sums_of_beliefs = (messages(layout, factors.transpose(0, 2, 1), left) * right).sum(axis=1)
-    left /= sums_of_beliefs[:, None]
-    counts = factors * pair_counts(layout, left, right)
-    return class_counts(layout, counts.astype(np.float64, copy=False))
 
 
 def _round_step(
     block: PairBlock, rows: RoundRows, z: Array, log_theta: Array, damping: float, measure: bool
-) -> RoundPart:
+) -> tuple[Annotators, Array, Array, tuple[float, float, float]]:
+    """What a block adds to a round: its annotators' Σ_e log ν_e(l), Σ_m w_mk, and three terms.
+
+    The terms are Σ_m log Z_m, Σ_e log Z_e of the beliefs that the round began with, and how far w moved.
+    """
     w, nu, dtype = rows.w, rows.nu[: block.n_pairs], rows.nu.dtype
     before = _messages_before(block, rows.nu_before, z).astype(dtype, copy=False)
     z = z.astype(dtype, copy=False)
     logits = np.zeros((block.n_who, z.shape[1]))
     item_terms = pair_terms = 0.0
-    most = FURTHEST_SINGLE if dtype == np.float32 else FURTHEST
+    most = kernels.FURTHEST_SINGLE if dtype == np.float32 else kernels.FURTHEST
     shards = zip(block.layouts, block.item_slices, block.pair_slices, block.places, strict=True)
     for layout, items, pairs, places in shards:
         factors, scale = layout.factors(log_theta, dtype)
@@ -330,4 +294,4 @@ def _round_step(
         pair_terms += pair_term
         logits[places] += layout.by_annotator.of_logs(new, furthest)
     moved = float(rel_entr(w, rows.w_before).sum()) if measure else 0.0
-    return RoundPart(block.who, logits, column_sums(w), item_terms, pair_terms, moved)
+    return block.who, logits, column_sums(w), (item_terms, pair_terms, moved)

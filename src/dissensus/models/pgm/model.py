@@ -24,6 +24,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.engine import Engine, Restarts, current, using
@@ -34,28 +35,11 @@ from dissensus.models.base import Model
 from dissensus.models.confusion import checked_prior
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
-from dissensus.models.pgm.m_step import (
-    Learned,
-    MaximumPosterior,
-    MStep,
-    Parameters,
-    Priors,
-    VariationalBayes,
-)
-from dissensus.models.pgm.messages import Beliefs, Graph, Potentials, with_prior
+from dissensus.models.pgm.m_step import Learned, MaximumPosterior, Parameters, Priors, VariationalBayes
+from dissensus.models.pgm.messages import Beliefs, Graph, with_prior
 from dissensus.models.results import ClusterView
 from dissensus.models.scoring import fresh_rows
-from dissensus.numerics import (
-    Array,
-    Concentration,
-    concentration,
-    normalised,
-    one_hot_rows,
-    row_shares,
-    row_sums,
-    safe_log,
-    softmax_rows,
-)
+from dissensus.numerics import Array, concentration, normalised, row_shares, row_sums, softmax_rows
 from dissensus.params import (
     N_JOBS,
     N_RESTARTS,
@@ -66,6 +50,7 @@ from dissensus.params import (
     choice,
     dirichlet,
     fitted,
+    flag,
     integer,
     real,
     setting,
@@ -74,6 +59,7 @@ from dissensus.params import (
 
 PAPER_PRIOR = 2.0
 DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
+OF_ANNEALING = ("n_best", "temperature", "cooling", "ascent")  # settings
 BP_TOL = 1e-4  # change of the beliefs at which the rounds of an iteration end
 AUTO_DAMPING = 0.5  # share of the old message that is kept once messages are found to swing
 MANY_LABELS = 1_000_000  # from here on, a fit begins where a fit to a sample of the items ended
@@ -167,10 +153,8 @@ class PGM(Model):
         "paper).",
     )
     cooling: float = setting(0.5, real(0.0), "See ``temperature``.")
-    ascent: bool = setting(
-        True,
-        choice(True, False),
-        "Annealing: whether the best states end in coordinate ascent (not in the paper).",
+    ascent: bool = flag(
+        True, "Annealing: whether the best states end in coordinate ascent (not in the paper)."
     )
     assignment: str = setting(
         "soft",
@@ -221,10 +205,7 @@ class PGM(Model):
         if self.inference == "annealing":
             steering = ("m_step", "bp_rounds", "bp_tol", "damping")
             return dict.fromkeys(steering, "with inference='annealing', which passes no messages")
-        idle = dict.fromkeys(
-            ("n_best", "temperature", "cooling", "ascent"),
-            f"with inference={self.inference!r}, which does not anneal",
-        )
+        idle = dict.fromkeys(OF_ANNEALING, f"with inference={self.inference!r}, which does not anneal")
         if self.bp_rounds == 1:
             idle["bp_tol"] = "with bp_rounds=1, since nothing follows the one round"
         return idle
@@ -269,9 +250,9 @@ class PGM(Model):
             return
         pairwise = self.m_step == "pairwise"
         graph = Graph(annotations, engine, keep_cavities=pairwise)
-        learner: MStep = MaximumPosterior(self._priors(annotations.n_classes))
-        if self.inference == "vb":
-            learner = VariationalBayes(*self._concentrations(annotations.n_classes))
+        vb = self.inference == "vb"
+        priors = self._concentrations(annotations.n_classes, None if vb else PAPER_PRIOR)
+        learner = VariationalBayes(*priors) if vb else MaximumPosterior(Priors(*priors))
         load = annotations.annotator_load.astype(np.float64)
         rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
         max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
@@ -311,25 +292,15 @@ class PGM(Model):
 
     def _fit_annealing(self, annotations: Annotations, engine: Engine, prior: Array | None) -> None:
         """Simulated annealing on the complete state (Algorithm 2)."""
-        priors = self._priors(annotations.n_classes)
+        priors = Priors(*self._concentrations(annotations.n_classes, PAPER_PRIOR))
         K, L = self.n_item_clusters, self.n_annotator_clusters
+        settings: dict[str, Any] = {"max_iter": self.max_iter or DEFAULT_ITERATIONS["annealing"]}
+        settings |= {name: getattr(self, name) for name in ("tol", *OF_ANNEALING)}
 
-        def annealed(rng: np.random.Generator) -> annealing.Annealed:
+        def annealed(rng: Generator) -> annealing.Annealed:
             w, z = self._first_clusters(annotations, rng)
             start = annealing.start_at(annotations, w.argmax(1), z.argmax(1), K, L, priors)
-            return annealing.anneal(
-                annotations,
-                start,
-                priors,
-                rng,
-                max_iter=self.max_iter or DEFAULT_ITERATIONS["annealing"],
-                tol=self.tol,
-                n_best=self.n_best,
-                prior=prior,
-                temperature=self.temperature,
-                cooling=self.cooling,
-                ascent=self.ascent,
-            )
+            return annealing.anneal(annotations, start, priors, rng, prior=prior, **settings)
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
         best = max(engine.map(annealed, streams), key=lambda found: found.best[0][0])
@@ -342,16 +313,14 @@ class PGM(Model):
         self.best_states_ = best.best
         self.trace_, self.stopped_ = np.array(best.trace), best.stopped
 
-    def _first_beliefs(self, graph: Graph, annotations: Annotations, rng: np.random.Generator) -> Beliefs:
+    def _first_beliefs(self, graph: Graph, annotations: Annotations, rng: Generator) -> Beliefs:
         if self.start == "random":
             return graph.start(*self._random_clusters(annotations, rng))
         if annotations.n_labels >= MANY_LABELS:
             return self._beliefs_by_a_sample(graph, annotations, rng)
         return graph.start_by_counts(*self._first_guess(annotations, rng))
 
-    def _beliefs_by_a_sample(
-        self, graph: Graph, annotations: Annotations, rng: np.random.Generator
-    ) -> Beliefs:
+    def _beliefs_by_a_sample(self, graph: Graph, annotations: Annotations, rng: Generator) -> Beliefs:
         """Beliefs by the parameters of a fit to some of the items: it costs little, and ends near the whole.
 
         That fit is made in this process, and of very many labels it begins with a sample of its own.
@@ -366,35 +335,30 @@ class PGM(Model):
         logs = Parameters(found.theta_, found.psi_, found.omega_).logs
         return graph.round(start, logs, measure=False)
 
-    def _first_clusters(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _first_clusters(self, annotations: Annotations, rng: Generator) -> tuple[Array, Array]:
         """Tables of the first clusters of items (M, K) and annotators (N, L), for annealing."""
         if self.start == "random":
             return self._random_clusters(annotations, rng)
         theta, psi, z = self._first_guess(annotations, rng)
         return assigned(annotations.counts.astype(np.float64), theta, psi), z
 
-    def _first_guess(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    def _first_guess(self, annotations: Annotations, rng: Generator) -> tuple[Array, Array, Array]:
         """Θ (K, P) of random items' labels and uniform ψ, to compare items with; annotators at random."""
         K, L = self.n_item_clusters, self.n_annotator_clusters
         theta = initial_theta(annotations, K, PAPER_PRIOR, rng)
         return theta, np.full(K, 1.0 / K), random_clusters(annotations.n_annotators, L, rng)
 
-    def _random_clusters(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _random_clusters(self, annotations: Annotations, rng: Generator) -> tuple[Array, Array]:
         w = random_clusters(annotations.n_items, self.n_item_clusters, rng)
         return w, random_clusters(annotations.n_annotators, self.n_annotator_clusters, rng)
 
-    def _concentrations(self, n_classes: int) -> list[Concentration | None]:
-        """α, γ and τ as they are computed with; None where none is given."""
+    def _concentrations(self, n_classes: int, unset: float | None) -> list[Any]:
+        """α, γ and τ as they are computed with; ``unset`` where none is given."""
         sizes = {"alpha": n_classes, "gamma": self.n_item_clusters, "tau": self.n_annotator_clusters}
-        concentrations: list[Concentration | None] = []
-        for name, size in sizes.items():
-            value = getattr(self, name)
-            concentrations.append(None if value is None else concentration(self, name, value, size))
-        return concentrations
-
-    def _priors(self, n_classes: int) -> Priors:
-        values = self._concentrations(n_classes)  # α, γ, τ
-        return Priors(*[PAPER_PRIOR if value is None else value for value in values])
+        values = {name: getattr(self, name) for name in sizes}
+        return [
+            unset if v is None else concentration(self, name, v, sizes[name]) for name, v in values.items()
+        ]
 
     def _keep(self, parameters: Parameters, w: Array, z: Array, load: NDArray[Any]) -> None:
         self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega
@@ -413,7 +377,8 @@ class PGM(Model):
     def _describe_items(self) -> None:
         if isinstance(self.item_clusters_, np.memmap):  # its file goes with the fit
             self.item_clusters_ = np.array(self.item_clusters_)
-        w = one_hot_rows(self.item_clusters_) if self.assignment == "hard" else self.item_clusters_
+        w = self.item_clusters_
+        w = np.eye(w.shape[1])[w.argmax(axis=1)] if self.assignment == "hard" else w
         self.label_distributions_ = w @ self._cluster_distributions()
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
@@ -448,10 +413,8 @@ class PGM(Model):
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: the most likely cluster and its probability."""
-        return {
-            "cluster": self.annotator_clusters_.argmax(axis=1),
-            "cluster_probability": self.annotator_clusters_.max(axis=1),
-        }
+        z = self.annotator_clusters_
+        return {"cluster": z.argmax(axis=1), "cluster_probability": z.max(axis=1)}
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
@@ -463,11 +426,9 @@ class PGM(Model):
         """
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        potentials = Potentials(
-            safe_log(fitted.theta_),
-            safe_log(np.vstack([fitted.item_clusters_, fitted.psi_]))[item],
-            safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_]))[annotator],
-        )
+        w = np.vstack([fitted.item_clusters_, fitted.psi_])[item]
+        z = np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]
+        potentials = Parameters(fitted.theta_, w, z).logs
         graph = Graph(fresh_rows(new, item, annotator), engine, keep_cavities=False)
         start = graph.start(np.exp(potentials.log_psi), np.exp(potentials.log_omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
