@@ -168,7 +168,7 @@ def test_the_page_does_not_break_the_limit_either(
 def test_memory_and_disk_do_not_reach_the_result(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.models.base.PROCESS_BYTES", 0)
+    monkeypatch.setattr("dissensus.models.base.PROCESS_BYTES", 1_000_000)
     run("fit", votes, *FIT, "-o", tmp_path / "plain")
     needed = re.search(r"needs (\S+) of memory", failure("fit", votes, *FIT, "--memory", "1MB"))
     assert needed is not None

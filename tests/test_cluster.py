@@ -159,7 +159,7 @@ def test_a_worker_with_other_labels_refuses(client: Any, tmp_path: Path) -> None
     known, store = stored(crowd(2), tmp_path), tmp_path / "votes.store"
     store.rename(tmp_path / "away")
     shutil.copytree(tmp_path / "away", store)  # as on a machine with a copy, which is damaged
-    (file,) = store.glob("label-codes-*")
+    (file,) = store.glob("label*")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
@@ -354,7 +354,7 @@ def test_a_client_without_the_certificate_is_refused(
     address, (ca, cert, key) = secured
     other = certificates(tmp_path / "other")
     settings, line = {
-        "no certificate": ({"cluster": address}, "asks for a certificate; give the three files"),
+        "no certificate": ({"cluster": address}, "asks for a certificate; name its files"),
         "no encryption": ({"cluster": address.replace("tls", "tcp")}, "no scheduler answers there"),
         "another authority": ({"cluster": address, "tls": (ca, *other[1:])}, "no scheduler answers there"),
         "another cluster's files": ({"cluster": address, "tls": other}, "no scheduler answers there"),

@@ -242,7 +242,7 @@ def test_ctrl_c_ends_a_sampled_fit_between_sweeps(model: str) -> None:
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(words, **both, text=True, preexec_fn=restore) as run:
         assert run.stdout is not None
-        assert run.stdout.readline() == "sampling\n"
+        assert "sampling" in run.stdout.readline()
         sent = time.monotonic()
         run.send_signal(signal.SIGINT)
         out, err = run.communicate(timeout=60)

@@ -27,9 +27,8 @@ def votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "words",
     [
         ["fit", "--model", "dawid-skene"],
-        ["select", "--model", "fmm", "-k", "1,2", "--repeats", "2", "-j", "1"],
     ],
-    ids=["fit", "select"],
+    ids=["fit"],
 )
 def test_nothing_that_is_written_names_an_annotator(words: list[str], votes: Path, tmp_path: Path) -> None:
     command, *others = words

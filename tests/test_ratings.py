@@ -191,7 +191,7 @@ def test_fit_picks_it_and_the_page_is_true(tmp_path: Path) -> None:
     frame = pd.DataFrame({"item": ids, "rater": labels.annotator, "score": labels.values})
     frame.to_csv(tmp_path / "r.csv", index=False)
     said = run("fit", tmp_path / "r.csv", "-o", tmp_path / "out")
-    assert "NumericRatings" in said.stdout
+    assert "different numbers" in said.stdout
     written = pd.read_csv(tmp_path / "out" / "labels.csv")
     assert list(written.columns) == ["item", "estimate", "low", "high", "n_labels"]
     model = ds.load(tmp_path / "out" / "model.safetensors")

@@ -294,7 +294,7 @@ def test_a_command_is_offered_for_what_is_shown(visit: Visit) -> None:
     visit.page.locator("#items button", has_text="To adjudicate").click()
     visit.page.click("#items .copy")
     visit.page.wait_for_selector("#items .copy:has-text('Copied')")
-    assert visit.page.evaluate("navigator.clipboard.readText()") == "dissensus queue refined -o to-label.csv"
+    assert visit.page.evaluate("navigator.clipboard.readText()") == "dissensus plan refined -o to-label.csv"
 
 
 def test_rows_open_by_keyboard_and_keep_the_focus(visit: Visit) -> None:

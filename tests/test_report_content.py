@@ -186,9 +186,7 @@ def test_annotators_are_held_against_gold_with_intervals(tmp_path: Path) -> None
     rows = [(f"i{m}", who, "x" if m % 4 or who == "b" else "y") for m in range(8) for who in "ab"]
     gold = {"item": [f"i{m}" for m in range(8)], "label": ["x"] * 8}
     labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
-    people = data_of(write_report(labels, ds.MajorityVote().fit(labels), tmp_path / "page.html"))[
-        "annotators"
-    ]
+    people = written(labels, ds.MajorityVote().fit(labels), tmp_path / "page.html")["annotators"]
     assert (people["gold_n"], people["gold_right"]) == ([8, 8], [6, 8])
     assert people["gold_low"][0] < 0.75 < people["gold_high"][0] < people["gold_high"][1] == 1.0
 

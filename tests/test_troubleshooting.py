@@ -71,7 +71,7 @@ SAYS: dict[str, Callable[[], Any]] = {
     ),
     "is not in the label set": lambda: ds.read_annotations(VOTES, classes=["x"]),
     "all labels are by one annotator": fit_one_annotator,
-    "where that is wrong, name the column": lambda: notes(VOTES.rename(columns={"annotator": "worker"})),
+    "where that is wrong, name the column": lambda: notes(VOTES.rename(columns={"annotator": "rater"})),
     "rows have no label and are skipped": lambda: notes(VOTES.assign(label=["x", None, None, "y"])),
     "does not look for one true class, so gold cannot teach it": lambda: ds.HPGM().fit_predict(
         VOTES, {1: "x"}

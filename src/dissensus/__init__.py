@@ -46,6 +46,7 @@ sources.register(
     export_formats="dissensus.importers:export_formats",
     export_title="dissensus.importers:export_title",
     embed="dissensus.text.embedding:embed",
+    load_labels="dissensus.workflow.run_labels:load_labels",
 )
 
 for _home in MODELS.values():

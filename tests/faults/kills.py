@@ -196,7 +196,7 @@ class Study:
 
     def crash(self, seed: int) -> Outcome:
         """Kill the replacement of a result by another at a moment that the seed names; no mixture is left."""
-        from dissensus.workflow.runs import open_run
+        from dissensus.workflow.runs import load_run
 
         chance = random.Random(seed)
         place = self._fresh("crashed")
@@ -205,7 +205,7 @@ class Study:
         # The first half of the operations reads, fits and writes beside the old result.
         at = chance.randint(n // 2, n)
         told = self._program.run(OTHER, place, at, signal.SIGKILL)
-        open_run(place / "result")
+        load_run(place / "result")
         found, fault = content(place / "result"), ""
         if found not in (old, whole):
             fault = "a mixture"

@@ -32,7 +32,7 @@ import dissensus as ds
 from dissensus.large.store import MANIFEST
 from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.workflow.refine import fit
-from dissensus.workflow.runs import open_run, write_run
+from dissensus.workflow.runs import load_run, write_run
 from faults.exports import FORMATS, Crowd
 
 Read = Callable[[Path], str]  # a path in; what was wrong out, or nothing
@@ -172,7 +172,7 @@ def usable_model(path: Path) -> str:
 
 
 def whole_run(path: Path) -> str:
-    open_run(path)
+    load_run(path)
     return ""
 
 

@@ -70,6 +70,9 @@ READ_BY_IMPORT = (
 )
 
 
+READING = ("--item-column", "--annotator-column", "--label-column", "--label-type", "--classes")
+
+
 class StoppedError(Exception):
     """Ctrl-C where there is more to say than that nothing was written."""
 
@@ -132,6 +135,12 @@ def shell_spelling(command: Any, words: Sequence[str]) -> Spelling:
     """Spell settings of the library as options of the command that runs, or of the ``import`` it needs."""
     options = {name for parameter in command.params for name in parameter.opts}
     file = next((word for word in words if Path(word).exists()), "FILE")
+    # the reading options that were typed belong to the line that imports the file, too
+    typed_before = [
+        shlex.quote(word)
+        for place, word in enumerate(words)
+        if word.partition("=")[0] in READING or (place and words[place - 1] in READING)
+    ]
 
     def spell(name: str, value: Any) -> str:
         flag = f"--{OPTION_OF.get(name, name).replace('_', '-')}"
@@ -140,7 +149,8 @@ def shell_spelling(command: Any, words: Sequence[str]) -> Spelling:
         if flag in options:
             return typed
         if name in READ_BY_IMPORT:
-            return f"dissensus import {shlex.quote(file)} {typed} -o labels.csv"
+            needed = f"{typed} NAME" if value is None else typed
+            return " ".join(["dissensus import", shlex.quote(file), *typed_before, needed, "-o labels.csv"])
         return f"{name}=" if value is None else f"{name}={value!r}"
 
     return spell

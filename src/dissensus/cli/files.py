@@ -89,7 +89,9 @@ def import_labels(
 
     if items_to is not None and labels.item_table is None:
         raise DataError(f"{file}: says nothing about items; leave out --items-to")
-    tables = {output: label_table(labels)} | ({} if items_to is None else {items_to: labels.item_table})
+    tables = {output: label_table(labels, with_items=items_to is None)}
+    if items_to is not None:
+        tables[items_to] = labels.item_table
     with for_spreadsheets(safe_csv), last_result():
         write_tables(tables)
     say(f"Wrote {output}: {amounts(labels)}")

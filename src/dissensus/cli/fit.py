@@ -280,8 +280,9 @@ def update(
     if as_json:
         show_json(summary)
         return
-    known = summary["data"]["n_labels"]
-    say(f"{count(known - summary['updated']['n_labels'], 'label')} added, {known:,} in all")
+    known, updated = summary["data"]["n_labels"], summary["updated"]
+    items, people = count(updated["new_items"], "new item"), count(updated["new_annotators"], "new annotator")
+    say(f"{count(known - updated['n_labels'], 'label')} added, {items}, {people}; {known:,} in all")
     for step in summary["next_steps"]:
         say(f"• {step}")
     if "report.html" in summary["files"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -14,6 +15,7 @@ from dissensus.errors import DataError, bad_parameter, warn
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, as_sets, without_case
 from dissensus.labels.rows import Duplicates
+from dissensus.labels.sources import provided
 from dissensus.tables.atomic import restore
 from dissensus.tables.columns import guess_words
 from dissensus.tables.layouts import (
@@ -29,6 +31,7 @@ from dissensus.tables.layouts import (
     with_side_tables,
 )
 from dissensus.tables.pairs_and_sets import read_any
+from dissensus.tables.results import is_ours
 from dissensus.tables.tables import TABLE_FORMATS, open_table
 
 
@@ -114,10 +117,14 @@ def read_annotations(
     missing, known = Missing.of(missing_words), None if ignore_case else classes
     wanted = Wanted(item, annotator, named, text_here, known, duplicates, missing)
     if isinstance(source, str | os.PathLike):
-        restore(source)  # where a killed process was replacing a store
+        with suppress(ValueError):  # a name that cannot be: it is told below
+            restore(source)  # where a killed process was replacing a store
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         from dissensus.large.store import is_store, open_annotations
 
+        kept = provided("load_labels")(Path(source)) if is_ours(Path(source)) else None
+        if kept is not None:  # the labels of a finished run
+            return with_side_tables(kept, items, annotators, gold, ("item", "annotator"), True)
         if is_store(Path(source)):
             if wanted.named or classes is not None or (duplicates, layout, format) != ("keep", None, None):
                 raise DataError(

@@ -69,7 +69,7 @@ def embed_items(labels: Any, text_column: str = TEXT, **settings: Any) -> Annota
     if missing:
         raise DataError(
             f"item {missing[0]!r} has no value in the text column {text_column!r} ({len(missing)} in all); "
-            "add the text to the item table or drop the item"
+            f"add the text to the table of items ({setting('items')}), or drop the item"
         )
     return with_features(annotations, provided("embed")([str(text) for text in texts], **settings))
 

@@ -42,15 +42,16 @@ def predict_proba(self: Model, items: Any, annotators: Any = None) -> Array:
     if is_source(items) and (not isinstance(items, str) or Path(items).exists()):
         items = as_annotations(items).item_vocabulary
     item = _codes_of(items, self.item_vocabulary_)
-    unseen = np.flatnonzero(item < 0)
-    if len(unseen):
-        names = to_arrow(items, "item").take(unseen).unique().to_pylist()
-        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-        warn(
-            f"{', '.join(map(quoted, names[:3]))}{more} are no items of this model and get the prior of an "
-            "unseen item; look for typing errors, or give labels of new items to apply",
-        )
     annotator = None if annotators is None else _codes_of(annotators, self.annotator_vocabulary_)
+    for what, ids, codes in (("item", items, item), ("annotator", annotators, annotator)):
+        unseen = np.flatnonzero(codes < 0) if codes is not None else ()
+        if len(unseen):
+            names = to_arrow(ids, what).take(unseen).unique().to_pylist()
+            more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+            warn(
+                f"the model knows no {what} {', '.join(map(quoted, names[:3]))}{more} and answers as of one "
+                f"never seen; look for typing errors, or give labels of new {what}s to apply"
+            )
     if annotator is not None and len(item) != len(annotator):
         raise DataError(f"{len(item)} items and {len(annotator)} annotators do not pair up")
     chances = np.empty((len(item), len(self.classes_)))

@@ -191,7 +191,8 @@ def _not_found(
     others = [other for other in ("item", "annotator", "label") if other != role]
     unknown = [name for name in free if not any(has_column([name], other) for other in others)]
     some = unknown[:_MOST_COMPARED]
-    near = next((name for name in some if nearest(_full(name), _known(role), 0.75)), None)
+    likely = [name for name in some if not is_remark(name)]
+    near = next((name for name in likely if nearest(_full(name), _known(role), 0.75)), None)
     hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
     long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
     options, option = ", ".join(map(setting, missing)), setting(_OPTIONS.get(role, role), near)

@@ -69,6 +69,7 @@ LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
 _SAMPLE = 200  # rows looked at before a table is called wide
 _ANNOTATOR_NAME = re.compile(r"(ann|annotator|worker|rater|coder|judge|user|a|r)[ _.-]?\d+", re.IGNORECASE)
 _MOST_CLASSES = 50
+_FEW_DIFFER = 0.1  # of the items may have their text in two versions
 _LONG = 20  # characters of a text, on average
 _MOSTLY = 0.9  # of a column's texts are different
 _MOST_PARSED = 1 << 26  # bytes of a delimited file in which columns are looked at that no name tells
@@ -286,12 +287,15 @@ def with_constant_columns(
     codes, sides = labels.item_vocabulary.codes(item), dict[str, pa.Array]()
     for name, side in _readable(table, beside, notes).items():
         first, n_differ = _first_in_item(codes, side, rows, labels.n_items)
-        if name == text and n_differ:
+        # A text that a few items have in two versions is their text all the same.
+        versions = n_differ <= _FEW_DIFFER * labels.n_items and _text_rank(name) < len(TEXT_NAMES)
+        taken = name == text or (text is None and versions)
+        if taken and n_differ:
             notes.append(
                 f"{quoted(name)} differs within {n_differ:,} of {labels.n_items:,} items, and the first text "
                 f"of each is taken; name another column with {setting('text_column')} if that is wrong"
             )
-        if first is not None and (name == text or not n_differ):
+        if first is not None and (taken or not n_differ):
             sides[name] = first
     likely = [name for name in sides if _text_rank(name) < len(TEXT_NAMES)]
     texts = [name for name in sides if is_text(sides[name].type)]
@@ -310,8 +314,8 @@ def with_constant_columns(
 
 
 def _text_rank(name: str) -> int:
-    plain = name.strip().casefold()
-    return TEXT_NAMES.index(plain) if plain in TEXT_NAMES else len(TEXT_NAMES)
+    words = name.strip().casefold().replace("_", " ").split()
+    return min((TEXT_NAMES.index(word) for word in words if word in TEXT_NAMES), default=len(TEXT_NAMES))
 
 
 def _are_texts(values: Sequence[str | None]) -> bool:

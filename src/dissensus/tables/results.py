@@ -162,8 +162,11 @@ def versions() -> dict[str, str]:
     return {"dissensus": __version__, "python": platform.python_version()} | libraries
 
 
-def label_table(annotations: Annotations) -> pa.Table:
-    """The labels as ``dissensus import`` writes them: a row for each, or for each item with counts."""
+def label_table(annotations: Annotations, with_items: bool = False) -> pa.Table:
+    """The labels as ``dissensus import`` writes them: a row for each, or for each item with counts.
+
+    ``with_items`` repeats what is known of an item in each of its rows, where reading finds it again.
+    """
     import pyarrow as pa
 
     from dissensus.tables.layouts import COUNT
@@ -174,6 +177,10 @@ def label_table(annotations: Annotations) -> pa.Table:
     roles = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
     table = pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in roles})
     if annotations.label_type != "pairwise":
+        known = annotations.item_table if with_items and annotations.item_table is not None else pa.table({})
+        for name in known.column_names[1:]:
+            if name not in table.column_names and not pa.types.is_nested(known[name].type):
+                table = table.append_column(name, known[name].take(pa.array(annotations.item)))
         return table
     left, right = (annotations.item_column(side)[annotations.item] for side in ("left", "right"))
     pairs = zip(table["item"].to_pylist(), left, right, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.engine import current, using
-from dissensus.errors import DataError, ParameterError, bad_parameter, setting, warn
+from dissensus.errors import (
+    DataError,
+    ParameterError,
+    UnknownSettingError,
+    bad_parameter,
+    did_you_mean,
+    setting,
+    warn,
+)
 from dissensus.evaluate.compare import (
     CANDIDATES,
     FAST_CANDIDATES,
@@ -30,7 +39,7 @@ from dissensus.labels.description import remarks
 from dissensus.labels.display import Shown
 from dissensus.labels.features import n_features
 from dissensus.labels.rows import pairs_per_item
-from dissensus.labels.sources import as_annotations
+from dissensus.labels.sources import as_annotations, provided
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model, with_gold
 from dissensus.models.confusion import gold_prior
@@ -127,6 +136,7 @@ def fit(
     test_size: float = TEST_SIZE,
     output: str | Path | None = None,
     progress: ShowProgress = None,
+    **reading: Any,
 ) -> Refinement:
     """Fit the named model to all labels, or the one that best predicts hidden ones (``"auto"``).
 
@@ -171,11 +181,14 @@ def fit(
         A directory to write tables, model and page into; None writes nothing.
     progress
         True or False, a function that is told (what, share done), or None: progress where a person sees it.
+    reading
+        Settings of :func:`dissensus.read_annotations`, such as ``label="answer"`` or ``ignore_case=True``,
+        for labels that are still to be read.
     """
     if not 0 <= test_size < 1:
         raise bad_parameter("fit", "test_size", "a float >= 0 and < 1", test_size)
     check_rules("fit", QUESTIONS, estimate=estimate)
-    annotations = as_annotations(labels)
+    annotations = as_annotations(labels) if not reading else _read(labels, reading)
     annotations = with_side_tables(annotations, items, annotators, None, ("item", "annotator"), True)
     if gold is not None:
         annotations = with_gold(annotations, gold)
@@ -218,6 +231,22 @@ def fit(
     if output is not None:
         run.write(output)
     return run
+
+
+def _read(labels: Any, reading: Mapping[str, Any]) -> Annotations:
+    """Read labels with the settings given to ``fit``."""
+    read = provided("read_annotations")
+    known = inspect.signature(read).parameters
+    for name in reading:
+        if name not in known:
+            hint = did_you_mean(name, [*known, *inspect.signature(fit).parameters])
+            raise UnknownSettingError(f"there is no setting {name!r} of fit; {hint}see help(dissensus.fit)")
+    if isinstance(labels, Annotations):
+        raise ParameterError(
+            f"{next(iter(reading))} is for labels that are still to be read; give it to their reader"
+        )
+    annotations: Annotations = read(labels, **reading)
+    return annotations
 
 
 def _refine_truth(

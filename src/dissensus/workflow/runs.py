@@ -407,7 +407,11 @@ def update_run(
     known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
     seed, estimate = known.get("seed", getattr(model, "seed", 0)), known.get("estimate", "population")
     run = Refinement(both, model, [], "", seed, seconds, estimate=estimate)
-    updated = {"from": saved.summary.get("source", str(place)), "n_labels": before}
+    fresh = {
+        "new_items": int((old.item_vocabulary.codes(new.item_vocabulary) < 0).sum()),
+        "new_annotators": int((old.annotator_vocabulary.codes(new.annotator_vocabulary) < 0).sum()),
+    }
+    updated = {"from": saved.summary.get("source", str(place)), "n_labels": before, **fresh}
     return write_run(
         run,
         directory,
@@ -424,13 +428,13 @@ def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> 
     import pyarrow as pa
 
     tables: dict[str, pa.Table] = {}
-    for side, key in (("item_table", "items"), ("annotator_table", "annotators")):
-        parts = [table for labels in (old, new) if (table := getattr(labels, side)) is not None]
+    for key in ("item", "annotator"):
+        parts = [table for labels in (old, new) if (table := getattr(labels, f"{key}_table")) is not None]
         if parts:
             parts = [part.rename_columns([key, *part.column_names[1:]]) for part in parts]
             merged = pa.concat_tables(parts, promote_options="permissive")
             _, first = np.unique(merged.column(0).to_numpy(zero_copy_only=False), return_index=True)
-            tables[key] = merged.take(pa.array(np.sort(first)))
+            tables[f"{key}s"] = merged.take(pa.array(np.sort(first)))
     return both.with_tables(**tables) if tables else both
 
 

@@ -25,8 +25,9 @@ def load(path: str | Path) -> Any:
     Parameters
     ----------
     path
-        The file that ``save`` wrote.
+        The file that ``save`` wrote, or the directory of a run.
     """
+    path = Path(path) / "model.safetensors" if (Path(path) / "model.safetensors").is_file() else Path(path)
     if Path(path).suffix in TABLES:
         raise ModelFileError(f"{path}: is a table, not a saved model; read_annotations reads labels")
     header, arrays = read_whole(path)
