@@ -25,15 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from crowdkit.aggregation import (
-    GLAD,
-    KOS,
-    MACE,
-    MMSR,
-    DawidSkene,
-    MajorityVote,
-    OneCoinDawidSkene,
-)
+from crowdkit.aggregation import GLAD, KOS, MACE, MMSR, DawidSkene, MajorityVote, OneCoinDawidSkene
 
 import dissensus as ds
 from dissensus.evaluate.compare import choose_truth

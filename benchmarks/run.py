@@ -114,10 +114,7 @@ def main() -> int:
     every = sorted(script.stem.removeprefix("bench_") for script in HERE.glob("bench_*.py"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "names",
-        nargs="*",
-        default=STANDARD,
-        help="benchmarks, each with its arguments in quotes; or all",
+        "names", nargs="*", default=STANDARD, help="benchmarks, each with its arguments in quotes; or all"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of speed.md and speed.jsonl")
     given = parser.parse_args()

@@ -85,14 +85,7 @@ def description_row(one: PaperSet, annotations: Annotations) -> str:
     mean = float(np.mean(values))
     each = ", ".join(f"{value:.3f}" for value in values)
     return line(
-        *(
-            one.name,
-            one.n_item_clusters,
-            f"**{mean:.3f}**",
-            each,
-            f"{one.bound:.3f}",
-            f"{one.printed:.3f}",
-        ),
+        *(one.name, one.n_item_clusters, f"**{mean:.3f}**", each, f"{one.bound:.3f}", f"{one.printed:.3f}"),
         yes(mean <= one.bound),
     )
 

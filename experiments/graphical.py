@@ -70,10 +70,7 @@ class Population:
     below_counts: float
 
 
-POPULATIONS = (
-    Population("nli_variation", 0.06, 0.20),
-    Population("tweet_sensitivity", 0.01, 0.10),
-)
+POPULATIONS = (Population("nli_variation", 0.06, 0.20), Population("tweet_sensitivity", 0.01, 0.10))
 WITHIN = 0.05  # how close vb 20 × 20 should come to the best K × L of any inference at R = 2
 SIZES = ((6, 4), (12, 8), SIZE)
 
@@ -127,14 +124,7 @@ def cluster_rows(one: PaperSet, annotations: Annotations) -> list[str]:
         printed = f"{getattr(one, f'{inference}_printed'):.3f}"
         rows.append(
             line(
-                one.name,
-                inference,
-                f"{K} × {L}",
-                f"**{mean:.3f}**",
-                each,
-                bound,
-                printed,
-                yes(mean <= bound),
+                one.name, inference, f"{K} × {L}", f"**{mean:.3f}**", each, bound, printed, yes(mean <= bound)
             )
         )
     return rows

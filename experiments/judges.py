@@ -150,10 +150,7 @@ def clones(labels: ds.Annotations) -> Values:
     def fitted(make: Callable[[], Model], seen: ds.Annotations) -> Array:
         return make().fit(seen).label_distributions_
 
-    models: dict[str, Callable[[], Model]] = {
-        "vote": ds.EmpiricalDistribution,
-        "Dawid–Skene": ds.DawidSkene,
-    }
+    models: dict[str, Callable[[], Model]] = {"vote": ds.EmpiricalDistribution, "Dawid–Skene": ds.DawidSkene}
     before = {name: fitted(make, labels) for name, make in models.items()}
     found: list[dict[str, Any]] = []
     for who in range(labels.n_annotators):
@@ -320,10 +317,7 @@ def copy_lines(done: Finished) -> list[str]:
             theirs = f"{row['vote']:.4f} | {row['Dawid–Skene']:.4f}"
             lines.append(f"| {row['annotator']} | {theirs} | {ours} | {row['copies']} |")
         other = f"{value['in_front']:.4f}"
-        lines += [
-            "",
-            f"Under names that come first in the alphabet, HPGM moves by {other}.",
-        ]
+        lines += ["", f"Under names that come first in the alphabet, HPGM moves by {other}."]
     return [COPIED, *lines] if lines else []
 
 

@@ -69,10 +69,7 @@ ROWS = (
         lambda seed: LDLNM(**LDLNM.PAPER, seed=seed),
         bounds=(0.310, 0.340, 0.650),
     ),
-    Row(
-        "the same without annotators",
-        lambda seed: LDLNM(**LDLNM.PAPER, annotators=False, seed=seed),
-    ),
+    Row("the same without annotators", lambda seed: LDLNM(**LDLNM.PAPER, annotators=False, seed=seed)),
     Row("LDL-NM, defaults", lambda seed: LDLNM(seed=seed), bounds=(0.297, 0.315, 0.585)),
     Row("the same without annotators (defaults)", lambda seed: LDLNM(annotators=False, seed=seed)),
     Row(

@@ -124,10 +124,7 @@ PAPER_SAID = {
 GUIDED_PAIRS = (("annealing", "fmm"), ("bp", "fmm"))
 # Like with like: the same features on both sides, nothing snapped, and no dropout left on.
 SOFT_PAIRS = tuple((f"{key}_soft", "fmm_soft") for key in ("annealing", "bp", "vb", "cbcc"))
-NEURAL_PAIRS = (
-    *(("ldlnm_plain", f"{key}_soft") for key in GUIDES),
-    ("ldlnm_default", "guided"),
-)
+NEURAL_PAIRS = (*(("ldlnm_plain", f"{key}_soft") for key in GUIDES), ("ldlnm_default", "guided"))
 ANNOTATOR_PAIRS = (("ldlnm_plain", "ldlnm_alone_plain"), ("ldlnm_default", "ldlnm_default_alone"))
 # As the paper compares them: a network on sentence embeddings with a CNN from scratch whose answers are
 # snapped; with dropout left on, the mean over a mask for each annotator with the answer of a single mask.

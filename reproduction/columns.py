@@ -78,11 +78,7 @@ FURTHER_COLUMNS = {
     # On LDL-NM's own features, and without snapping: what it is fairly compared with.
     **{
         f"{key}_soft": Column(
-            f"{guide.title}, soft, on embeddings",
-            "guided_soft",
-            search=key,
-            repeats="own_repeats",
-            weight=4,
+            f"{guide.title}, soft, on embeddings", "guided_soft", search=key, repeats="own_repeats", weight=4
         )
         for key, guide in GUIDES.items()
     },

@@ -393,13 +393,7 @@ class Plan:
         return self._cell(name, "picture", "tsne", settings, weight=10)
 
     def _cell(
-        self,
-        dataset: str,
-        kind: str,
-        name: str,
-        settings: Mapping[str, Any],
-        weight: float,
-        repeat: int = 0,
+        self, dataset: str, kind: str, name: str, settings: Mapping[str, Any], weight: float, repeat: int = 0
     ) -> Cell:
         data = self.datasets[dataset]
         whole = {**settings, "data": data.fingerprint, "seeded_split": data.seeded}

@@ -325,10 +325,7 @@ def test_gold_finds_its_items_and_says_what_it_leaves_out() -> None:
 def test_a_gold_label_one_slip_away_from_a_class_is_refused() -> None:
     animals = Annotations.from_arrays(["i", "j"], ["a", "a"], ["cat", "dog"])
     for slip in ("kat", "Cat", "cta", "ct", "cats", "c at"):
-        with pytest.raises(
-            DataError,
-            match=rf"row 0: gold has '{slip}' \(2 items\), a class that no",
-        ):
+        with pytest.raises(DataError, match=rf"row 0: gold has '{slip}' \(2 items\), a class that no"):
             animals.with_tables(gold=pa.table({"item": ["i", "j"], "label": [slip, slip]}))
     for other in ("bird", "cow", ""):
         animals.with_tables(gold=pa.table({"item": ["i"], "label": [other]}))

@@ -24,13 +24,7 @@ from dissensus.evaluate.compare import (
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import with_features
 from dissensus.labels.simulation import simulate
-from dissensus.models import (
-    MODELS,
-    build_model,
-    name_of,
-    simplicity,
-    title_of,
-)
+from dissensus.models import MODELS, build_model, name_of, simplicity, title_of
 from dissensus.models.counting import EmpiricalDistribution, MajorityVote
 from dissensus.models.fmm import FMM
 
@@ -323,11 +317,7 @@ def test_every_model_is_built_by_name(name: str) -> None:
         ("empirical", {"smoothing": 0.5}, "empirical smoothing=0.5"),
         ("fmm", {}, "fmm 10"),
         ("pgm", {"n_item_clusters": 6, "n_annotator_clusters": 4, "seed": 3}, "pgm 6×4"),
-        (
-            "pgm",
-            {"n_item_clusters": 6, "n_annotator_clusters": 4, "inference": "vb"},
-            "pgm 6×4 inference=vb",
-        ),
+        ("pgm", {"n_item_clusters": 6, "n_annotator_clusters": 4, "inference": "vb"}, "pgm 6×4 inference=vb"),
     ],
 )
 def test_a_title_has_the_sizes_and_what_is_not_the_default(

@@ -248,9 +248,7 @@ with ds.resources(checkpoint=sys.argv[1], checkpoint_every=1, progress=wait):
 
 def test_a_second_run_of_the_same_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, tmp_path],
-        stdout=subprocess.PIPE,
-        env=ENVIRONMENT,
+        [sys.executable, "-c", HOLDER, tmp_path], stdout=subprocess.PIPE, env=ENVIRONMENT
     )
     with holder:
         try:

@@ -301,20 +301,14 @@ BAD = {
     "a reading option": (["fit", "votes.csv", "--separator", ";"], "an option of dissensus import"),
     "an option twice": (["fit", "votes.csv", "--item-column", "a", "--item-column", "b"], "given 2 times"),
     "a label outside the set": (["fit", "votes.csv", "--classes", "x,z"], "'y' is not in the label set"),
-    "a share beyond one": (
-        ["fit", "votes.csv", "--test-size", "1.5"],
-        "--test-size must be a float >= 0",
-    ),
+    "a share beyond one": (["fit", "votes.csv", "--test-size", "1.5"], "--test-size must be a float >= 0"),
     "somebody's directory": (
         ["fit", "votes.csv", "-o", "thesis"],
         "not written by dissensus; choose another place, or give --force",
     ),
     "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
-    "text that is not there": (
-        ["fit", "votes.csv", "--text-column", "txt"],
-        "there is no column 'txt'",
-    ),
+    "text that is not there": (["fit", "votes.csv", "--text-column", "txt"], "there is no column 'txt'"),
     "an option with a slip": (
         ["fit", "votes.csv", "--modle", "pgm"],
         "no such option: --modle. Did you mean --model?",
@@ -330,10 +324,7 @@ BAD = {
     "a criterion that is none": (["select", "votes.csv", "-k", "2", "--criterion", "bc"], "'held-out'"),
     "a number of labels that is none": (["recover", "votes.csv", "-r", "x"], "whole numbers"),
     "no run to report": (["report", "thesis", "votes.csv"], "is no run and no saved model"),
-    "labels to export": (
-        ["export", "votes.csv", "-o", "l.csv"],
-        "dissensus fit votes.csv",
-    ),
+    "labels to export": (["export", "votes.csv", "-o", "l.csv"], "dissensus fit votes.csv"),
     "several files for a table": (["import", "votes.csv", "votes.csv", "-o", "l.csv"], "-o l.store"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
     "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),

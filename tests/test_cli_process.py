@@ -63,8 +63,7 @@ def test_a_pipe_gets_no_control_characters_and_no_progress(votes: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "code"),
-    [(["--version"], 0), (["fit", "nothing.csv"], 2), (["fit", "--nothing"], 2)],
+    ("words", "code"), [(["--version"], 0), (["fit", "nothing.csv"], 2), (["fit", "--nothing"], 2)]
 )
 def test_exit_codes(words: list[str], code: int, tmp_path: Path) -> None:
     done = start(*words, cwd=tmp_path)

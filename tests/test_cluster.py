@@ -197,10 +197,7 @@ def test_labels_that_a_worker_does_not_find_are_one_line(
 
     monkeypatch.setattr(FileArrays, "pickled", elsewhere)
     line = rf"^{re.escape(str(tmp_path))}/nowhere/\S+: not reachable from the worker on "
-    with (
-        ds.resources(cluster=client, scratch=tmp_path / "scratch"),
-        pytest.raises(DataError, match=line),
-    ):
+    with ds.resources(cluster=client, scratch=tmp_path / "scratch"), pytest.raises(DataError, match=line):
         MODELS["fmm"]().fit(crowd())
 
 

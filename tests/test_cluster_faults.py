@@ -208,10 +208,7 @@ def scheduler_and_worker(folder: Path) -> Iterator[tuple[str, subprocess.Popen[b
     )
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", *tool],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [sys.executable, "-m", *tool], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         for tool in tools
     ]

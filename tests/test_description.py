@@ -14,13 +14,7 @@ import pytest
 
 import dissensus as ds
 from conftest import find_data
-from dissensus.labels.agreement import (
-    agreement,
-    item_groups,
-    jackknife_interval,
-    krippendorff_alpha,
-    reading,
-)
+from dissensus.labels.agreement import agreement, item_groups, jackknife_interval, krippendorff_alpha, reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Spread
 
@@ -162,11 +156,7 @@ def test_every_dataset_of_the_folder_is_documented(data_dir: Path) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "labels", "classes", "low", "high"),
-    [
-        ("jq1", 20125, 5, 0.746, 0.747),
-        ("jq2", 20125, 5, 0.586, 0.587),
-        ("jq3", 21092, 12, 0.9925, 0.9935),
-    ],
+    [("jq1", 20125, 5, 0.746, 0.747), ("jq2", 20125, 5, 0.586, 0.587), ("jq3", 21092, 12, 0.9925, 0.9935)],
 )
 def test_the_papers_entropies(
     name: str, labels: int, classes: int, low: float, high: float, data_dir: Path

@@ -12,14 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 from scipy.stats import beta, dirichlet, gamma
 
-from dissensus.models.pgm.m_step import (
-    LEAST,
-    MOST,
-    Hyperprior,
-    divergence,
-    expected_log,
-    learn_prior,
-)
+from dissensus.models.pgm.m_step import LEAST, MOST, Hyperprior, divergence, expected_log, learn_prior
 from dissensus.numerics import normalised
 from sizes import usually
 

@@ -121,10 +121,7 @@ PREPARED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, str]]] = {
     "scale.md": (for_scale, {"8GB": "2GB"}),
     "importing.md": (for_importing, {}),
     "text.md": (for_text, {"range(3, 21)": "[3]", "ds.LDLNM().fit": "ds.LDLNM(epochs=2).fit"}),
-    "cluster.md": (
-        for_scale,
-        {"tcp://10.0.0.1:8786": "local", "/data/": "", "PGM(8, 8)": "PGM(2, 2)"},
-    ),
+    "cluster.md": (for_scale, {"tcp://10.0.0.1:8786": "local", "/data/": "", "PGM(8, 8)": "PGM(2, 2)"}),
 }
 # These take longer than all others together: `make docs` and `make verify` run them.
 LONG = {

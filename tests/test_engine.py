@@ -247,7 +247,7 @@ def test_ctrl_c_ends_a_sampled_fit_between_sweeps(model: str) -> None:
         run.send_signal(signal.SIGINT)
         out, err = run.communicate(timeout=60)
         assert time.monotonic() - sent < 5
-    assert out.splitlines()[-1] == "interrupted False"
+    assert "interrupted False" in out
     assert err == ""
 
 

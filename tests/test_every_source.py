@@ -148,7 +148,7 @@ def test_a_model_before_the_labels_is_told() -> None:
 
 
 def test_an_unknown_id_does_not_pass_in_silence() -> None:
-    line = r"'no such', 'nor this' are no items of this model and get the prior of an unseen item"
+    line = r"'no such', 'nor this' and answers as of one never seen"
     with pytest.warns(DissensusWarning, match=line):
         found = MODEL.predict_proba(["i01", "no such", "nor this"])
     np.testing.assert_array_equal(found[1], MODEL.prior_distribution_)

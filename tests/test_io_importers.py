@@ -124,13 +124,7 @@ def test_every_format_and_option_is_documented() -> None:
     page = (Path(__file__).parents[1] / "docs" / "importing.md").read_text(encoding="utf-8").lower()
     for format in FORMATS.values():
         assert format.title.partition(" (")[0].split()[0].lower() in page
-    for option in (
-        "--format",
-        "--question",
-        "--item-column",
-        "text_column",
-        "--keep-rejected",
-    ):
+    for option in ("--format", "--question", "--item-column", "text_column", "--keep-rejected"):
         assert option in page
 
 
@@ -550,10 +544,7 @@ def test_lists_of_class_numbers_get_their_names(tmp_path: Path) -> None:
             {"item": ["a"], "annotator": [["x", "y"]], "label": [["z"]]},
             "row 1: the lists .* differ in length",
         ),
-        (
-            {"item": ["a"], "annotator": ["x"], "label": [2]},
-            "label 2 is not one of the dataset's 2 classes",
-        ),
+        ({"item": ["a"], "annotator": ["x"], "label": [2]}, "label 2 is not one of the dataset's 2 classes"),
     ],
 )
 def test_datasets_that_cannot_be_read(columns: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -122,10 +122,7 @@ def test_ordinal_classes_without_numbers_count_by_their_order():
     columns = {f"h{i}": seen(rng, truth, 3, 0.6) for i in range(4)} | {"gpt": seen(rng, truth, 3, 0.6)}
     labels = table(columns)
     named = ds.Annotations.from_arrays(
-        labels.item,
-        labels.annotators[labels.annotator],
-        np.array(words)[labels.label],
-        classes=words,
+        labels.item, labels.annotators[labels.annotator], np.array(words)[labels.label], classes=words
     )
     expected = plain_twin(columns, "gpt", 0.15, np.arange(3))
     row = ds.judge_report(named, "gpt", label_type="ordinal").rows()[0]

@@ -183,9 +183,7 @@ def test_other_width_of_features_is_refused(fitted):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"head": "lable"}, {"reduce": "mean"}, {"weight_by": ""}, {"dropout_seed": -1}],
-    ids=str,
+    "settings", [{"head": "lable"}, {"reduce": "mean"}, {"weight_by": ""}, {"dropout_seed": -1}], ids=str
 )
 def test_what_replaces_a_setting_keeps_its_rule(fitted, settings: dict[str, Any]):
     name = next(iter(settings))
@@ -483,13 +481,7 @@ def test_targets_are_the_label_its_items_and_its_annotators_shares():
     model.features_, model.feature_scale_ = np.zeros((3, 2), np.float32), np.asarray(1.0)
     found = training_set(model, known, np.zeros((3, 2), np.float32), None)
     i, j, k, a, b = [1 / 2, 1 / 2], [1, 0], [0, 1], [1, 0], [1 / 3, 2 / 3]
-    expected = [
-        [1, 0, *i, *a],
-        [0, 1, *i, *b],
-        [1, 0, *j, *a],
-        [1, 0, *j, *b],
-        [0, 1, *k, *b],
-    ]
+    expected = [[1, 0, *i, *a], [0, 1, *i, *b], [1, 0, *j, *a], [1, 0, *j, *b], [0, 1, *k, *b]]
     np.testing.assert_allclose(found.targets.flatten(1), expected, rtol=1e-6)
 
 

@@ -30,15 +30,7 @@ from dissensus.models.pgm.m_step import (
 )
 from dissensus.models.pgm.messages import Potentials, Statistics
 from sizes import usually
-from small_graphs import (
-    crowd,
-    enumerated,
-    graph_of,
-    labelled,
-    logs,
-    random_parameters,
-    random_tree,
-)
+from small_graphs import crowd, enumerated, graph_of, labelled, logs, random_parameters, random_tree
 
 Array = NDArray[np.float64]
 
@@ -63,9 +55,7 @@ def assert_never_falls(trace: Array) -> None:
 # ---- the M-steps by hand -------------------------------------------------------------------------------
 
 STATISTICS = Statistics(
-    np.array([[[3.0, 1.0], [0.0, 0.0]], [[0.5, 0.5], [0.0, 7.0]]]),
-    np.array([2.0, 4.0]),
-    np.array([1.0, 2.5]),
+    np.array([[[3.0, 1.0], [0.0, 0.0]], [[0.5, 0.5], [0.0, 7.0]]]), np.array([2.0, 4.0]), np.array([1.0, 2.5])
 )
 
 

@@ -23,13 +23,7 @@ def votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_votes(tmp_path / "votes.csv", "".join(rows))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["fit", "--model", "dawid-skene"],
-    ],
-    ids=["fit"],
-)
+@pytest.mark.parametrize("words", [["fit", "--model", "dawid-skene"]], ids=["fit"])
 def test_nothing_that_is_written_names_an_annotator(words: list[str], votes: Path, tmp_path: Path) -> None:
     command, *others = words
     out = tmp_path / "out"

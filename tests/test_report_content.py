@@ -168,10 +168,7 @@ def test_a_model_that_gold_has_trained_is_judged_by_fits_that_did_not_see_it() -
     rows = [(f"i{m:02d}", f"a{n}", "xy"[rng.integers(2)]) for m in range(60) for n in range(5)]
     gold = {"item": [f"i{m:02d}" for m in range(60)], "label": rng.choice(["x", "y"], 60)}
     labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
-    plain, trained = (
-        ds.DawidSkene().fit(labels),
-        ds.DawidSkene().fit(labels, prior=gold_prior(labels)),
-    )
+    plain, trained = (ds.DawidSkene().fit(labels), ds.DawidSkene().fit(labels, prior=gold_prior(labels)))
     found = gold_content(trained, labels, seed=4)
     assert found is not None
     assert found["crossed"]

@@ -35,14 +35,7 @@ WORDS = sorted({word for topic in TOPICS for word in topic} | {"the", "day", "is
 def write_crowd(folder: Path, seed: int, *, text: bool, split: bool = False) -> None:
     """A simulated crowd; a sentence tells which class most annotators give."""
     known = ds.simulate(
-        90,
-        14,
-        3,
-        labels_per_item=14,
-        n_item_clusters=3,
-        n_annotator_clusters=2,
-        alpha=0.4,
-        seed=seed,
+        90, 14, 3, labels_per_item=14, n_item_clusters=3, n_annotator_clusters=2, alpha=0.4, seed=seed
     ).annotations
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True)

@@ -15,13 +15,7 @@ from scipy.stats import spearmanr
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluate.criteria import (
-    DevItems,
-    HeldOutLabels,
-    criterion_of,
-    criterion_record,
-    halves,
-)
+from dissensus.evaluate.criteria import DevItems, HeldOutLabels, criterion_of, criterion_record, halves
 from dissensus.evaluate.search import FILE, SearchData, cells_of, open_journal, size_of
 from dissensus.evaluate.select import CellScores, Selection, gain
 from dissensus.evaluate.tasks import described, settings_words, stream_seed, trial_copy

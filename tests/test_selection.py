@@ -341,10 +341,7 @@ def test_a_search_goes_on_from_any_line(
         ({"seed": 1}, r"another search \(seed was"),
         ({"repeats": 4}, r"another search \(repeats was"),
         ({"test_size": 0.3}, r"another search \(criterion test_size was 0.2, is now 0.3\)"),
-        (
-            {"grid": {"n_item_clusters": [1]}},
-            r"another search \(grid \(how many\) was 6, is now 1\)",
-        ),
+        ({"grid": {"n_item_clusters": [1]}}, r"another search \(grid \(how many\) was 6, is now 1\)"),
         (
             {"grid": {**SIZES, "n_annotator_clusters": [1, 3]}},
             r"another search \(grid 2 n_annotator_clusters was 2, is now 3\)",

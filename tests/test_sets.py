@@ -74,11 +74,7 @@ def test_exports_with_several_choices_are_sets(tmp_path: Path) -> None:
     ]
     (tmp_path / "ls.json").write_text(json.dumps(tasks))
     answers = [{"value": names, "user_id": f"u{n}", "status": "submitted"} for n, names in enumerate(choices)]
-    record = {
-        "id": "1",
-        "fields": {"text": "x"},
-        "responses": {"q": answers},
-    }
+    record = {"id": "1", "fields": {"text": "x"}, "responses": {"q": answers}}
     (tmp_path / "argilla.jsonl").write_text(json.dumps(record))
     given = [
         {"user_id": f"u{n}", "status": "submitted", "values": {"q": {"value": names}}}

@@ -147,10 +147,7 @@ def test_declared_classes_keep_their_order_and_their_rule(tmp_path: Path) -> Non
     one = write_votes(tmp_path / "one.csv", "a,1,no\nb,1,yes\n")
     two = write_votes(tmp_path / "two.csv", "a,2,no\nb,2,mabye\n")
     ds.write_store(one, tmp_path / "store", classes=["yes", "perhaps", "no"])
-    same(
-        ds.read_annotations(tmp_path / "store"),
-        ds.read_annotations(one, classes=["yes", "perhaps", "no"]),
-    )
+    same(ds.read_annotations(tmp_path / "store"), ds.read_annotations(one, classes=["yes", "perhaps", "no"]))
     with pytest.raises(DataError, match=r"two\.csv line 3: label 'mabye' is not in the label set"):
         ds.write_store([one, two], tmp_path / "store", classes=["yes", "perhaps", "no"])
     with pytest.raises(DataError, match="repeats one"):

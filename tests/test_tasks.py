@@ -39,10 +39,7 @@ def _fails(shared: Path, task: int) -> int:
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_task_that_fails_is_told_wherever_it_ran(n_jobs: int) -> None:
-    with (
-        pytest.raises(DataError, match="task 3 cannot be done"),
-        workers(None, 6, n_jobs=n_jobs) as pool,
-    ):
+    with pytest.raises(DataError, match="task 3 cannot be done"), workers(None, 6, n_jobs=n_jobs) as pool:
         list(pool.completed(_fails, range(6)))
 
 
@@ -52,10 +49,7 @@ def _deadly(shared: None, task: int) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_process_that_dies_is_one_clear_line() -> None:
-    with (
-        pytest.raises(DissensusError, match="a worker process died"),
-        workers(None, 100, n_jobs=2) as pool,
-    ):
+    with pytest.raises(DissensusError, match="a worker process died"), workers(None, 100, n_jobs=2) as pool:
         list(pool.completed(_deadly, range(100)))
 
 

@@ -27,9 +27,7 @@ def certificates(folder: Path) -> tuple[Path, Path, Path]:
         "ca.pem": root.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
         "cert.pem": own.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
         "key.pem": key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ),
     }
     for name, content in written.items():

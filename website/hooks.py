@@ -67,10 +67,7 @@ GROUPS = {
         *("training.torch_dataset", "training.soft_loss", "training.sample_weight_rows"),
         *("mlflow.log_run", "mlflow.read_traces"),
     ],
-    "Classifiers": [
-        "GuidedClassifier",
-        *("text.SoftmaxRegression", "text.FineTunedEncoder"),
-    ],
+    "Classifiers": ["GuidedClassifier", *("text.SoftmaxRegression", "text.FineTunedEncoder")],
 }
 OTHERS = "Whole jobs"  # has what is in no list
 MODULES = {"Data sets": "dissensus.datasets", "Metrics": "dissensus.metrics", "Errors": "dissensus.errors"}

@@ -281,8 +281,8 @@ def update(
         show_json(summary)
         return
     known, updated = summary["data"]["n_labels"], summary["updated"]
-    items, people = count(updated["new_items"], "new item"), count(updated["new_annotators"], "new annotator")
-    say(f"{count(known - updated['n_labels'], 'label')} added, {items}, {people}; {known:,} in all")
+    fresh = count(updated["new_items"], "new item"), count(updated["new_annotators"], "new annotator")
+    say(f"{count(known - updated['n_labels'], 'label')} added, {fresh[0]}, {fresh[1]}; {known:,} in all")
     for step in summary["next_steps"]:
         say(f"• {step}")
     if "report.html" in summary["files"]:

@@ -96,12 +96,7 @@ def numbers(name: str, text: str) -> float | list[float]:
 
 
 def write_simulation(
-    simulation: Simulation,
-    directory: Path,
-    *,
-    settings: Mapping[str, Any],
-    command: str,
-    force: bool = False,
+    simulation: Simulation, directory: Path, *, settings: Mapping[str, Any], command: str, force: bool = False
 ) -> dict[str, Any]:
     """Write labels and truth, all or none, and give back the summary."""
     from dissensus.labels.vocabulary import arrow_table
@@ -158,9 +153,7 @@ def demo(
     simulation = simulate(**CROWD, seed=seed)
     labels, truth = simulation.annotations, simulation.population
     run = fit(labels, seed=seed)
-    best: dict[str, tuple[Model, float | None]] = {
-        "raw counts": (EmpiricalDistribution(smoothing=0.0), None),
-    }
+    best: dict[str, tuple[Model, float | None]] = {"raw counts": (EmpiricalDistribution(smoothing=0.0), None)}
     for row in sorted(run.held_out, key=lambda row: row.score):  # of every model, its best settings
         best[name_of(row.model)] = row.model, row.score
     rows: list[dict[str, Any]] = []

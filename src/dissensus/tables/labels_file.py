@@ -26,12 +26,7 @@ PROBABILITY = "p_"  # and the name of the class
 
 
 def label_columns(
-    items: Any,
-    labels: Any,
-    classes: Iterable[Any],
-    chances: Array,
-    n_labels: Any,
-    known: Any = None,
+    items: Any, labels: Any, classes: Iterable[Any], chances: Array, n_labels: Any, known: Any = None
 ) -> dict[str, Any]:
     """The columns by name, in their order; ``chances`` (items, classes).
 
