@@ -206,10 +206,10 @@ def test_a_random_start_puts_items_into_clusters_whatever_their_labels(
     known = ds.Annotations.from_counts(counts)
     w = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.0, 1.0]])
     monkeypatch.setattr(fmm, "random_clusters", lambda n, K, rng: w)
-    start = ds.FMM(2, start="random")._first_mixture(known, 2.0, 2.0, np.random.default_rng(0))
+    start = ds.FMM(2, start="random", max_iter=1).fit(known)  # ends where it begins
     # Θ_k ∝ 1 + Σ_m w_mk c_m: 1 + 3.6 + 0.9 and 1 + 3.2 + 0.3; 1 + 0.4 + 2.1 + 1 and 1 + 0.8 + 0.7 + 3
-    np.testing.assert_allclose(start.theta, [[5.5 / 10, 4.5 / 10], [4.5 / 10, 5.5 / 10]])
-    np.testing.assert_allclose(start.psi, [3 / 6, 3 / 6])  # 1 + 2 members each
+    np.testing.assert_allclose(start.theta_, [[5.5 / 10, 4.5 / 10], [4.5 / 10, 5.5 / 10]])
+    np.testing.assert_allclose(start.psi_, [3 / 6, 3 / 6])  # 1 + 2 members each
 
 
 def test_the_start_is_a_distribution_even_with_more_clusters_than_items() -> None:

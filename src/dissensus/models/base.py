@@ -3,7 +3,7 @@
 A model file gives
 
 * ``_fit(annotations, engine)``, which sets ``label_distributions_``, ``prior_distribution_`` (an item without
-  labels gets it), ``trace_`` and ``stopped_``;
+  labels gets it) and, unless it has a closed form, ``trace_`` and ``stopped_``;
 * ``_apply(new, fitted, engine)``, which sets ``label_distributions_`` for other items;
 * ``_pair_distributions``, where a label depends on who gives it, with ``_needs_annotators = True``;
 * ``intervals_are``, where the intervals that counts imply (``results.intervals``) are not right for it.
@@ -112,6 +112,7 @@ class Model:
         labels = self._checked(annotations, given)
         with params.fitted_copy(self) as fitted:
             fitted._remember(labels)
+            fitted.trace_, fitted.stopped_ = np.zeros(0), "closed form"  # unless the model's loop says more
             with current().engine(fitted, labels, given) as engine:
                 fitted._fit(labels, engine, **given)
             if "prior_worth_" in self._common_arrays:
@@ -170,11 +171,9 @@ class Model:
             Labels that should be those of the fit.
         """
         self._check_fitted()
-        if (
-            self.item_vocabulary_ != labels.item_vocabulary
-            or self.class_vocabulary_ != labels.class_vocabulary
-            or not (labels.anonymous or self.annotator_vocabulary_ == labels.annotator_vocabulary)
-        ):
+        same_people = labels.anonymous or self.annotator_vocabulary_ == labels.annotator_vocabulary
+        ids = labels.item_vocabulary, labels.class_vocabulary
+        if (self.item_vocabulary_, self.class_vocabulary_) != ids or not same_people:
             raise DataError(
                 f"the labels ({labels.n_items:,} items, {labels.n_annotators:,} annotators) are not "
                 f"those of the model ({len(self.items_):,} items, {len(self.annotators_):,} annotators); "

@@ -86,9 +86,7 @@ class CBCC(ConfusionModel):
         steps, given, log_given = self._begin(annotations, engine, prior)
         restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:
-            state = monitor.resume(State)
-            if state is None:
-                state = self._start(steps.initial_counts(votes, given), monitor.rng)
+            state = monitor.resume(State) or self._start(steps.initial_counts(votes, given), monitor.rng)
             for _ in monitor:
                 expected, counts = state.expected, state.expected.counts
                 # annotators: each one's community, and what that adds to the bound (3)

@@ -45,7 +45,6 @@ class MajorityVote(Model):
         if prior is not None:
             prior = normalised(checked_prior(self, prior, annotations))
             self.label_distributions_ = times_prior(self.label_distributions_, prior)
-        self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
     def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         labelled = new.counts.any(axis=1, keepdims=True)
@@ -98,7 +97,6 @@ class EmpiricalDistribution(Model):
         self.smoothing_ = np.asarray(smoothing)
         self.prior_distribution_ = counts.sum(axis=0) / counts.sum()
         self._apply(annotations, self, engine)
-        self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
     def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         labelled = new.counts.any(axis=1, keepdims=True)

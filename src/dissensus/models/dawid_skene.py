@@ -68,8 +68,7 @@ class DawidSkene(ConfusionModel):
                 break
             # M: the class shares and annotators that maximise the expected log-posterior
             skills = Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
-        self.psi_ = skills.psi
-        self.confusion_ = self._matrices(skills.annotators)
+        self.psi_, self.confusion_ = skills.psi, self._matrices(skills.annotators)
         self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
         self._finish(annotations.annotator_load, monitor)
 

@@ -154,8 +154,11 @@ class FMM(Model):
         restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:
             mixture = monitor.resume(Mixture)
-            if mixture is None:
-                mixture = self._first_mixture(annotations, alpha, gamma, monitor.rng)
+            if mixture is None and self.start == "items":
+                mixture = Mixture(initial_theta(annotations, K, alpha, monitor.rng), np.full(K, 1.0 / K))
+            elif mixture is None:
+                w = random_clusters(annotations.n_items, K, monitor.rng)
+                mixture = Mixture(*m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma))
             for _ in monitor:
                 # E: every item's cluster, and the expected counts
                 parts = blocks.map(e_step, theta=mixture.theta, psi=mixture.psi)
@@ -169,15 +172,6 @@ class FMM(Model):
         self.theta_, self.psi_ = best.state.theta, best.state.psi
         self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._assign(blocks)
-
-    def _first_mixture(
-        self, annotations: Annotations, alpha: Concentration, gamma: Concentration, rng: Generator
-    ) -> Mixture:
-        K = self.n_item_clusters
-        if self.start == "items":
-            return Mixture(initial_theta(annotations, K, alpha, rng), np.full(K, 1.0 / K))
-        w = random_clusters(annotations.n_items, K, rng)
-        return Mixture(*m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma))
 
     def _assign(self, blocks: Blocks) -> None:
         parts = blocks.map(assigned, theta=self.theta_, psi=self.psi_)

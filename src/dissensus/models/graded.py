@@ -309,8 +309,8 @@ class GradedResponse(Model):
 
     def _locate(self, annotations: Annotations, code: NDArray[Any]) -> None:
         """Every item's place given its labels, by annotators of these codes, and the population's answer."""
-        places, _ = places_of(annotations, np.log(self._tables(code)), np.log(self.psi_))
-        self.places_ = places.astype(np.float32)
+        logs, log_psi = np.log(self._tables(code)), np.log(self.psi_)
+        self.places_ = places_of(annotations, logs, log_psi)[0].astype(np.float32)
         self._answer()
 
     def _answer(self) -> None:

@@ -125,8 +125,7 @@ class IBCC(ConfusionModel):
         counts, mass = state.expected.counts, state.expected.item_mass
         self.prior_parameters_, log_psi = state.a, expected_log(1.0 + mass)
         self.posterior_ = steps.posterior(expected_log(state.a + counts), log_psi, log_given)
-        self.psi_ = normalised(np.exp(log_psi))
-        self.confusion_ = normalised(state.a + counts)
+        self.psi_, self.confusion_ = normalised(np.exp(log_psi)), normalised(state.a + counts)
         self._finish(annotations.annotator_load, monitor)
 
     def _bound(self, expected: Expected, a: Array) -> float:

@@ -278,8 +278,7 @@ class LogLinear(ConfusionModel):
             state = State(steps.e_step(expected_logs(own), log_psi, log_given), own)
         own, log_psi = state.answering, expected_log(class_prior + state.expected.item_mass)
         self.posterior_ = steps.posterior(expected_logs(own), log_psi, log_given)
-        self.psi_ = normalised(np.exp(log_psi))
-        self.confusion_ = np.exp(log_matrices(own))
+        self.psi_, self.confusion_ = normalised(np.exp(log_psi)), np.exp(log_matrices(own))
         self.crowd_logits_, self.decidedness_, self.likings_ = own.C, own.u, own.b
         self.precisions_ = own.precisions
         self._finish(annotations.annotator_load, monitor)

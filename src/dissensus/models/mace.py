@@ -49,11 +49,12 @@ def parts(own: Spammers) -> tuple[Array, Array]:
 
 def matrices(knows: Array, spams: Array) -> Array:
     """(N, P, P): π (1)."""
-    P = spams.shape[1]
-    return np.asarray(spams[:, None, :] + knows[:, :, None] * np.eye(P))
+    return np.asarray(spams[:, None, :] + knows[:, :, None] * np.eye(spams.shape[1]))
 
 
-def learned(counts: Array, knows: Array | float, spams: Array | float) -> Spammers:
+def learned(
+    counts: Array, knows: Array | float = FIRST_KNOWING, spams: Array | float = 1 - FIRST_KNOWING
+) -> Spammers:
     """The posteriors, from labels that were known and labels that were not (2)."""
     right = np.einsum("nkk->nk", counts)
     known = right * knows / (knows + spams)
@@ -83,9 +84,7 @@ class MACE(ConfusionModel):
         steps, given, log_given = self._begin(annotations, engine, prior)
         flat = np.full(annotations.n_classes, -np.log(annotations.n_classes))
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
-        own = monitor.resume(Spammers)
-        if own is None:
-            own = learned(steps.initial_counts(shares, given).counts, FIRST_KNOWING, 1 - FIRST_KNOWING)
+        own = monitor.resume(Spammers) or learned(steps.initial_counts(shares, given).counts)
         for _ in monitor:
             # E: the items' classes; M: what each annotator knew
             expected = steps.e_step(np.log(matrices(*parts(own))), flat, log_given)
@@ -94,14 +93,13 @@ class MACE(ConfusionModel):
                 break
             own = learned(expected.counts, *parts(own))
         self.posterior_ = steps.posterior(np.log(matrices(*parts(own))), flat, log_given)
-        self.psi_ = np.exp(flat)
         knows, self.strategies_ = normalised(own.knowing), normalised(own.strategy)
-        self.knowing_ = knows[:, 0]
+        self.psi_, self.knowing_ = np.exp(flat), knows[:, 0]
         self.confusion_ = matrices(knows[:, :1], knows[:, 1:] * self.strategies_)
         self._finish(annotations.annotator_load, monitor)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        own = learned(counts, FIRST_KNOWING, 1 - FIRST_KNOWING)
+        own = learned(counts)
         for _ in range(STEPS_OF_NEW):
             own = learned(counts, *parts(own))
         knows = normalised(own.knowing)

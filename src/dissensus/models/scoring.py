@@ -161,6 +161,4 @@ def _codes_of(ids: Any, vocabulary: Vocabulary) -> Codes:
 
 def _translate(codes: Codes, source: Vocabulary, target: Vocabulary) -> Codes:
     """Codes of one vocabulary as codes of another; −1 where the id is unknown there."""
-    if source is target or source == target:
-        return codes
-    return target.codes(source)[codes]
+    return codes if source is target or source == target else target.codes(source)[codes]

@@ -39,11 +39,12 @@ HIDDEN, FEWEST_HIDDEN = 0.2, 20
 
 def best_worth(inside: NDArray[np.int64], n: NDArray[np.int64], mean: float) -> float:
     """The s that makes counts inside out of n most likely under Beta(s p̄, s (1 − p̄))."""
-    fits = []
-    for s in WORTHS:
+
+    def fit(s: float) -> float:
         a, b = s * mean, s * (1 - mean)
-        fits.append(float((betaln(a + inside, b + (n - inside)) - betaln(a, b)).sum()))
-    return float(WORTHS[np.argmax(fits)])
+        return float((betaln(a + inside, b + (n - inside)) - betaln(a, b)).sum())
+
+    return float(max(WORTHS, key=fit))
 
 
 class LabelSets(Model):
@@ -84,7 +85,6 @@ class LabelSets(Model):
                 self.pool_ = np.array([self._learned_pool(annotations)])
                 self.clusters_ = self._mixture().fit(annotations).label_distributions_
         self._answer(inside, n, table)
-        self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
     def _mixture(self) -> FMM:
         return FMM(self.n_item_clusters, seed=self.seed, n_jobs=self.n_jobs)

@@ -217,8 +217,8 @@ class HPGM(SampledMixin, Model):
         n_burn = n_sweeps // 4 if last else 2 * n_sweeps // 5
         priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
         name, n_kept = f"chain-{number}", -(-(n_sweeps - n_burn) // THIN)
-        state = last[number] if last else None
         reached = engine.checkpoints.latest(name, Chain) if engine.checkpoints else None
+        state = last[number] if last else None
         reached = reached or Checkpoint(self._start_chain(data, state, n_kept, number))
         chain: Chain = reached.state
         for i in range(reached.done, n_sweeps):
@@ -294,9 +294,8 @@ class HPGM(SampledMixin, Model):
         annotator = np.where(met, np.arange(N), -1)
         others = np.setdiff1d(np.arange(M), sampled)
         behind = np.cumsum(np.diff(labels.item_pointers)[others])
-        parts = np.split(
-            others, np.searchsorted(behind, np.arange(EXTENDED_LABELS, behind[-1], EXTENDED_LABELS))
-        )
+        cuts = np.searchsorted(behind, np.arange(EXTENDED_LABELS, behind[-1], EXTENDED_LABELS))
+        parts = np.split(others, cuts)
 
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         beliefs, own = np.zeros((T, M, draws.psi.shape[1]), np.float32), np.zeros((T, M, P), np.float32)
@@ -307,9 +306,9 @@ class HPGM(SampledMixin, Model):
         def extend(number: int) -> None:
             items = parts[number]
             data = Data.of_labels(labels.take_items(items), None if hints is None else hints[items])
-            extension = draws.extended(data, np.full(len(items), -1), annotator, self.seed, number)
-            answers[items], shares[:, items] = row_shares(extension.answers), extension.shares
-            beliefs[:, items], own[:, items] = extension.draws.beliefs, extension.draws.own
+            unknown = np.full(len(items), -1)
+            new, sums, shares[:, items] = draws.extended(data, unknown, annotator, self.seed, number)
+            answers[items], beliefs[:, items], own[:, items] = row_shares(sums), new.beliefs, new.own
 
         engine.map(extend, range(len(parts)))
         self.label_distributions_, self.share_draws_ = answers, shares
@@ -394,15 +393,15 @@ class HPGM(SampledMixin, Model):
             X = features_of(new, fitted.embedding).astype(np.float64)
             hints = np.asarray(worth * (predict(X, fitted.hint_weights_) - usual))
         part = new.take_rows((item[new.item] < 0) | (annotator[new.annotator] < 0))
-        extension = fitted.draws_.extended(Data.of_labels(part, hints), item, annotator, fitted.seed)
+        data = Data.of_labels(part, hints)
+        self.draws_, sums, shares = fitted.draws_.extended(data, item, annotator, fitted.seed)
         # an item of the fit of which nothing new is known keeps its answer to the last bit
         same = (item >= 0) & (np.bincount(part.item, minlength=new.n_items) == 0)
-        rows = np.linspace(0, len(fitted.share_draws_) - 1, len(extension.shares)).astype(int)
+        rows = np.linspace(0, len(fitted.share_draws_) - 1, len(shares)).astype(int)
         before = fitted.share_draws_[rows][:, item]
-        self.share_draws_ = np.where(same[None, :, None], before, extension.shares).astype(np.float32)
-        answers = row_shares(extension.answers)
-        self.label_distributions_ = np.where(same[:, None], fitted.label_distributions_[item], answers)
-        self.draws_ = extension.draws
+        self.share_draws_ = np.where(same[None, :, None], before, shares).astype(np.float32)
+        before = fitted.label_distributions_[item]
+        self.label_distributions_ = np.where(same[:, None], before, row_shares(sums))
         self._floor_unanimous(new.counts)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)

@@ -266,9 +266,10 @@ class Draws(Record):
         np.fill_diagonal(together, 1.0)
         return together
 
-    def extended(self, data: Data, item: Codes, annotator: Codes, *seed: int) -> Extension:
+    def extended(self, data: Data, item: Codes, annotator: Codes, *seed: int) -> tuple[Self, Array, Singles]:
         """The draws carried over to new labels.
 
+        Returned with the sum over draws (M, P) of the population's answers, and with them drawn (T, M, P).
         ``item`` and ``annotator`` are codes of the fit, −1 where it has not met them. What the fit learned
         stays; the clusters and own labels of the items, and the clusters of the new annotators, are drawn
         given it.
@@ -310,16 +311,7 @@ class Draws(Record):
             shares[t] = expected.drawn_items(data, self.drawn_population[t].astype(np.float64), rng)
             draws.beliefs[t], draws.own[t], draws.z[t] = expected.beliefs, expected.rho, z
             draws.matrices[t], draws.sizes[t] = expected.pi, expected.sizes
-        return Extension(draws, answers, shares)
-
-
-@dataclass(frozen=True)
-class Extension:
-    """What draws say of other items and annotators."""
-
-    draws: Draws
-    answers: Array  # (M, P): sum over the draws of the population's answers
-    shares: Singles  # (T, M, P)
+        return draws, answers, shares
 
 
 # ---- a chain -------------------------------------------------------------------------------------------

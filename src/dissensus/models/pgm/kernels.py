@@ -236,11 +236,9 @@ class PairBlock:
 
     def counts(self) -> Array:
         """(items, P): how often each class was given to each item."""
-        parts = []
-        for layout in self.layouts:
-            answers = np.repeat(layout.answers, np.diff(layout.bounds), axis=0)
-            parts.append(layout.by_item.of_rows(answers))
-        return np.concatenate(parts)
+        answers = [np.repeat(layout.answers, np.diff(layout.bounds), axis=0) for layout in self.layouts]
+        layouts = zip(self.layouts, answers, strict=True)
+        return np.concatenate([layout.by_item.of_rows(rows) for layout, rows in layouts])
 
 
 def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
@@ -272,11 +270,8 @@ def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice], ...]:
     """Runs of answers with equally many pairs: one product of stacked matrices does for all of a run."""
     n_pairs = np.diff(bounds)
     ends = np.append(np.flatnonzero(np.diff(n_pairs)) + 1, len(n_pairs)).tolist()
-    at, batches = bounds.tolist(), []
-    for first, stop in itertools.pairwise([0, *ends]):
-        if at[stop] > at[first]:
-            batches.append((slice(first, stop), slice(at[first], at[stop])))
-    return tuple(batches)
+    at, runs = bounds.tolist(), itertools.pairwise([0, *ends])
+    return tuple([(slice(a, b), slice(at[a], at[b])) for a, b in runs if at[b] > at[a]])
 
 
 # ---- message steps ------------------------------------------------------------------------------------

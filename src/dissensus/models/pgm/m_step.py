@@ -152,14 +152,13 @@ class MaximumPosterior:
     def learn(self, statistics: Statistics, before: Learned | None) -> Learned:
         """The parameters that maximise the expected log-posterior."""
         p = self.priors
-        parameters = Parameters(
-            # Θ_klp = (α_p−1 + n_klp) / (Σ_p α_p − P + n_kl)
-            normalised(p.alpha - 1 + statistics.label_mass),
-            # ψ_k = (γ_k−1 + Σ_m w_mk) / (Σ_k γ_k − K + M)
-            normalised(p.gamma - 1 + statistics.item_mass),
-            # Ω_l = (τ_l−1 + Σ_n z_nl) / (Σ_l τ_l − L + N)
-            normalised(p.tau - 1 + statistics.annotator_mass),
-        )
+        # Θ_klp = (α_p−1 + n_klp) / (Σ_p α_p − P + n_kl)
+        theta = normalised(p.alpha - 1 + statistics.label_mass)
+        # ψ_k = (γ_k−1 + Σ_m w_mk) / (Σ_k γ_k − K + M)
+        psi = normalised(p.gamma - 1 + statistics.item_mass)
+        # Ω_l = (τ_l−1 + Σ_n z_nl) / (Σ_l τ_l − L + N)
+        omega = normalised(p.tau - 1 + statistics.annotator_mass)
+        parameters = Parameters(theta, psi, omega)
         logs = parameters.logs
         return Learned(parameters, logs, log_prior(logs, p), *map(np.atleast_1d, (p.alpha, p.gamma, p.tau)))
 

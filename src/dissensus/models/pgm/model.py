@@ -298,7 +298,11 @@ class PGM(Model):
         settings |= {name: getattr(self, name) for name in ("tol", *OF_ANNEALING)}
 
         def annealed(rng: Generator) -> annealing.Annealed:
-            w, z = self._first_clusters(annotations, rng)
+            if self.start == "random":
+                w, z = self._random_clusters(annotations, rng)
+            else:
+                theta, psi, z = self._first_guess(annotations, rng)
+                w = assigned(annotations.counts.astype(np.float64), theta, psi)
             start = annealing.start_at(annotations, w.argmax(1), z.argmax(1), K, L, priors)
             return annealing.anneal(annotations, start, priors, rng, prior=prior, **settings)
 
@@ -334,13 +338,6 @@ class PGM(Model):
         start = graph.start_by_counts(found._cluster_distributions(), found.psi_, found.annotator_clusters_)
         logs = Parameters(found.theta_, found.psi_, found.omega_).logs
         return graph.round(start, logs, measure=False)
-
-    def _first_clusters(self, annotations: Annotations, rng: Generator) -> tuple[Array, Array]:
-        """Tables of the first clusters of items (M, K) and annotators (N, L), for annealing."""
-        if self.start == "random":
-            return self._random_clusters(annotations, rng)
-        theta, psi, z = self._first_guess(annotations, rng)
-        return assigned(annotations.counts.astype(np.float64), theta, psi), z
 
     def _first_guess(self, annotations: Annotations, rng: Generator) -> tuple[Array, Array, Array]:
         """Θ (K, P) of random items' labels and uniform ψ, to compare items with; annotators at random."""
