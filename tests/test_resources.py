@@ -196,16 +196,6 @@ def test_resources_end_with_their_block() -> None:
             "Got 7 instead.",
         ),
         (
-            {"cluster": "tls://nowhere:8786", "tls": ("ca.pem", "cert.pem")},
-            "The 'tls' parameter of resources must be three files: the authority's certificate, ours, and "
-            "our key. Got ('ca.pem', 'cert.pem') instead.",
-        ),
-        (
-            {"cluster": "tcp://nowhere:8786", "tls": ("ca.pem", "cert.pem", "key.pem")},
-            "The 'cluster' parameter of resources must be a tls:// address where tls is given. "
-            "Got 'tcp://nowhere:8786' instead.",
-        ),
-        (
             {"progress": "me"},
             "The 'progress' parameter of resources must be a function of words and a share, True, "
             "False or None. Got 'me' instead.",

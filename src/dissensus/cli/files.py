@@ -99,13 +99,6 @@ def import_labels(
         say(f"Wrote {items_to}: {count(labels.n_items, 'item')}")
 
 
-def format_names(incomplete: str) -> list[str]:
-    """Complete the name of an output format in the shell."""
-    from dissensus.tables.write import OUTPUT_FORMATS
-
-    return [name for name in OUTPUT_FORMATS if name.startswith(incomplete)]
-
-
 @app.command(
     "export",
     epilog=examples(
@@ -117,9 +110,7 @@ def format_names(incomplete: str) -> list[str]:
 def export_labels(
     run: Annotated[Path, argument("RUN", "A run's directory, or its model.safetensors.")],
     output: Annotated[Path, option("PATH", "File (or dataset directory) to write.", "--output", "-o")],
-    format: Annotated[
-        str | None, option("NAME", "csv, huggingface, label-studio, weighted, …", autocompletion=format_names)
-    ] = None,
+    format: Annotated[str | None, option("NAME", "csv, huggingface, label-studio, weighted, …")] = None,
     items: opt.ItemTable = None,
     question: Annotated[str, option("NAME", "Label Studio: the name of the control.")] = "label",
     to_name: Annotated[str, option("NAME", "Label Studio: the name of what is labelled.")] = "text",

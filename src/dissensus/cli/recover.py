@@ -119,13 +119,6 @@ def _show(found: Recovery) -> None:
         note(words)
 
 
-def metric_names(incomplete: str) -> list[str]:
-    """Complete the name of a measure in the shell."""
-    from dissensus.metrics import METRICS
-
-    return [name for name in METRICS if name.startswith(incomplete)]
-
-
 @app.command(
     epilog=examples(
         "dissensus score refined crowd/population.csv",
@@ -141,7 +134,7 @@ def score(
     label_column: opt.LabelColumn = [],
     label_type: opt.LabelTypes = None,
     classes: opt.Classes = [],
-    metric: Annotated[list[str], option("NAME", "A measure; repeatable.", autocompletion=metric_names)] = [],
+    metric: Annotated[list[str], option("NAME", "A measure; repeatable.")] = [],
     bootstrap: Annotated[int, option("N", "Resamples for the intervals (1000; 0: none).", min=0)] = 1000,
     as_json: opt.Json = False,
 ) -> None:

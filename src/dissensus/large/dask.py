@@ -17,7 +17,6 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -45,15 +44,15 @@ QUIET = logging.CRITICAL  # of the cluster's own messages, what reaches the term
 
 
 @contextmanager
-def connected(cluster: Any, *, n_workers: int = -1, tls: Sequence[Path] = ()) -> Iterator[Any]:
-    """A client of an address (with three files for ``tls``), of processes that are started, or as it is."""
+def connected(cluster: Any, *, n_workers: int = -1) -> Iterator[Any]:
+    """A client of an address, of processes that are started, or as it is."""
     distributed = require("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
         yield cluster
         return
     if not isinstance(cluster, str):
         raise bad_parameter("resources", "cluster", "an address, 'local' or a distributed.Client", cluster)
-    way = _local(n_cores() if n_workers == -1 else n_workers) if cluster == "local" else _remote(cluster, tls)
+    way = _local(n_cores() if n_workers == -1 else n_workers) if cluster == "local" else _remote(cluster)
     with _quiet(), way as client:
         yield client
 
@@ -96,21 +95,14 @@ def _local(n_workers: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _remote(address: str, tls: Sequence[Path]) -> Iterator[Any]:
-    distributed, security = require("distributed", "cluster"), None
-    if tls:
-        for file in tls:
-            if not file.is_file():
-                raise ClusterError(f"{file}: there is no such file; give the three files of TLS")
-        files = dict(zip(("tls_ca_file", "tls_client_cert", "tls_client_key"), map(str, tls), strict=True))
-        security = distributed.Security(**files, require_encryption=True)
-    elif address.startswith("tls://"):
-        security = distributed.Security()  # the files that Dask's configuration names
-        if security.tls_ca_file is None:
-            raise ClusterError(
-                f"{address}: asks for a certificate; name its files in Dask's configuration "
-                "(DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others)"
-            )
+def _remote(address: str) -> Iterator[Any]:
+    distributed = require("distributed", "cluster")
+    security = distributed.Security() if address.startswith("tls://") else None  # as Dask is configured
+    if security is not None and security.tls_ca_file is None:
+        raise ClusterError(
+            f"{address}: asks for a certificate; name its files in Dask's configuration "
+            "(DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others)"
+        )
     try:
         # A client that was never more than begun would print something when it is thrown away.
         distributed.comm.get_address_host_port(address)

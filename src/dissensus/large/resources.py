@@ -176,10 +176,6 @@ _DIRECTORY = Rule(
 )
 _RULES = {
     "n_workers": Rule("an int >= 1, or -1 for one a core", lambda v: integer(1).holds(v) or v == -1),
-    "tls": Rule(
-        "three files: the authority's certificate, ours, and our key",
-        lambda v: v is None or (isinstance(v, tuple | list) and len(v) == 3 and all(map(_is_path, v))),
-    ),
     "scratch": _DIRECTORY,
     "checkpoint": _DIRECTORY,
     "checkpoint_every": integer(1),
@@ -197,7 +193,6 @@ def resources(
     *,
     cluster: Any = None,
     n_workers: int = -1,
-    tls: tuple[Any, Any, Any] | None = None,
     memory: str | int | None = None,
     scratch: Any = None,
     checkpoint: Any = None,
@@ -213,10 +208,9 @@ def resources(
     ----------
     cluster
         A Dask scheduler's address, ``"local"`` for processes on this machine, or a ``distributed.Client``.
+        The certificates of a ``tls://`` address are those that Dask's configuration names.
     n_workers
         Number of processes of a local cluster; −1 starts one for each core.
-    tls
-        Files of the certificate authority, of our certificate and of our key, for a ``tls://`` address.
     memory
         How much a fit may take, all processes together and mapped files apart: ``"8GB"``, or a number of
         bytes. Messages of PGM that would not fit go to disk; what cannot be done in it is refused.
@@ -240,15 +234,12 @@ def resources(
     allowed = None if memory is None else n_bytes(memory, "resources")
     if allowed is not None and allowed < 10**6 and not str(memory).strip()[-1].isalpha():  # 5 means 5 GB
         raise bad_parameter("resources", "memory", "a size such as '2GB', or 1,000,000 bytes or more", memory)
-    if tls is not None and not str(cluster).startswith("tls://"):
-        raise bad_parameter("resources", "cluster", "a tls:// address where tls is given", cluster)
     with ExitStack() as stack:
         client, n_threads = None, 0
         if cluster is not None:
             from dissensus.large.dask import connected, running_workers
 
-            files = [Path(file) for file in tls or ()]
-            client = stack.enter_context(connected(cluster, n_workers=n_workers, tls=files))
+            client = stack.enter_context(connected(cluster, n_workers=n_workers))
             n_threads = sum(running_workers(client).values())
         own, kept = (None if place is None else Path(place).absolute() for place in (scratch, checkpoint))
         found = Resources(allowed, progress, precision, n_threads, client, own, kept, checkpoint_every)
