@@ -158,7 +158,7 @@ def test_simulate_keeps_the_pairs_of_a_file_and_takes_several_parameters(crowd: 
     assert {row["label"] for row in second} <= {"c1", "c2", "c3"}
     settings = json.loads(Path("redrawn/summary.json").read_text())["settings"]
     assert (settings["alpha"], settings["pairs"]) == ([0.5, 1.0, 2.0], str(crowd / "annotations.csv"))
-    assert failure("simulate", "--alpha", "1,x", "-o", "no").startswith("--alpha 1,x: write a number")
+    assert failure("simulate", "--alpha", "1,x", "-o", "no").startswith("--alpha must be")
 
 
 # ---- fit ----------------------------------------------------------------------------------------------
@@ -592,7 +592,7 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
 @pytest.mark.parametrize("command", ["fit", "select", "recover", "annotators"])
 def test_a_number_of_jobs_that_makes_no_sense_is_told_by_its_option(crowd: Path, command: str) -> None:
     line = failure(command, crowd / "annotations.csv", "-j", 0)
-    assert line == "--jobs: give a number from 1 on, or -1 for all cores; not 0"
+    assert line == "--jobs must be an int >= 1, or -1 for all cores; got 0"
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ import pytest
 
 import export_samples as samples
 from dissensus.errors import DataError, ParameterError
-from dissensus.importers import FORMATS, Gatherer, load_export, recognise
+from dissensus.importers import FORMATS, load_export, recognise
+from dissensus.importers.gather import Gatherer
 from dissensus.importers.read import read_annotations
 from dissensus.tables.json_lines import JsonStream
 from dissensus.tables.write import write_table

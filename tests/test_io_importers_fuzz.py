@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pytest
 
 from dissensus.errors import DissensusError
-from dissensus.importers import FORMATS, Gatherer, load_export, recognise
+from dissensus.importers import FORMATS, load_export, recognise
+from dissensus.importers.gather import Gatherer
 from export_samples import SAMPLES, Sample
 from sizes import usually
 

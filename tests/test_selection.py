@@ -20,8 +20,9 @@ import pytest
 import dissensus as ds
 from dissensus.errors import DataError, DissensusError, ParameterError
 from dissensus.evaluate.compare import applies
-from dissensus.evaluate.search import FILE, fits
+from dissensus.evaluate.search import FILE
 from dissensus.evaluate.select import Selection
+from dissensus.models import fits
 from sizes import usually
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]

@@ -129,20 +129,6 @@ def test_numbers_in_parquet_become_text_as_ever(tmp_path: Path) -> None:
 
 
 @small
-def test_a_partitioned_directory_is_its_files_and_its_folders(tmp_path: Path) -> None:
-    for label, rows in (("yes", "a,1\nb,2\n"), ("not%20sure", "a,2\n")):
-        folder = tmp_path / "votes" / f"label={label}"
-        folder.mkdir(parents=True)
-        (folder / "part-0.csv").write_text(f"item,annotator\n{rows}")
-        (folder / "_SUCCESS").touch()
-    ds.write_store(tmp_path / "votes", tmp_path / "store")
-    same(
-        ds.read_annotations(tmp_path / "store"),
-        ds.Annotations.from_arrays(["a", "b", "a"], ["1", "2", "2"], ["yes", "yes", "not sure"]),
-    )
-
-
-@small
 def test_declared_classes_keep_their_order_and_their_rule(tmp_path: Path) -> None:
     one = write_votes(tmp_path / "one.csv", "a,1,no\nb,1,yes\n")
     two = write_votes(tmp_path / "two.csv", "a,2,no\nb,2,mabye\n")

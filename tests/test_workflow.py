@@ -21,7 +21,7 @@ from test_auto import one_kind_of_item_each
 def test_a_named_model_stands_beside_the_smoothed_counts() -> None:
     run = fit(simulate(60, 20, 3).annotations, "fmm", {"n_item_clusters": 3})
     assert [type(row.model).__name__ for row in run.held_out] == ["FMM", "EmpiricalDistribution"]
-    assert not run.chosen
+    assert run.reason == ""
 
 
 def test_the_yardstick_is_not_measured_against_itself() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotators.plan import allocated, losses, may_be_asked, people_left, worth_of_losses
 from dissensus.annotators.sentences import close_items, count, quoted
 from dissensus.annotators.verdicts import AnnotatorVerdicts, annotator_verdicts
 from dissensus.evaluate.sides import Standing, Votes, most_frequent, standing
@@ -221,6 +220,8 @@ def label_queue(
     decide = decide[np.argsort(lead, kind="stable")]
     if budget is not None:  # adjudicators get half of it, or what labels leave
         decide = decide[: max(budget // 2, budget - (each or 1) * int(found.more.sum()))]
+    from dissensus.annotators.plan import may_be_asked, people_left
+
     left = people_left(annotations, may_be_asked(annotations, found.judged))
     ask, n_more = _asked(found, left, None if budget is None else budget - len(decide), each)
     code = np.concatenate([decide, ask]).astype(np.intp)
@@ -278,6 +279,8 @@ def _asked(
     if budget == 0:
         return np.zeros(0, np.intp), np.zeros(0, np.int64)
     if budget is not None and each is None and isinstance(found.model, HPGM):
+        from dissensus.annotators.plan import allocated, losses, worth_of_losses
+
         now, after = losses(found.model.share_draws_)
         most = np.where(found.adjudicate, 0, left)
         wanted = allocated(np.where(found.adjudicate, 0.0, now), worth_of_losses(now, after), budget, most)

@@ -16,7 +16,6 @@ that it is right for the first. Labels are given out where the next one gains mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from dissensus.annotators.judge_detection import are_models
 from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, judged, posterior
 from dissensus.errors import bad_parameter
-from dissensus.labels.agreement import agreement, krippendorff_alpha
+from dissensus.labels.agreement import agreement
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import Shown
 from dissensus.labels.sources import as_annotations
@@ -35,13 +34,11 @@ from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 from dissensus.params import NONE, check_rules, integer, real
 
-__all__ = ["Design", "LabelPlan", "design_study", "plan_labels"]
+__all__ = ["LabelPlan", "plan_labels"]
 
 INTERVAL = 0.9
 DONE = 0.9  # share of the items that must have reached the target for the labelling to stop
 PIECE = 1 << 21  # numbers of draws worked on at a time
-LABELS_EACH = (1, 2, 3, 4, 6, 8, 12, 20)  # per item, in the designs compared
-SIMULATED, POSSIBLE, ALPHA_ITEMS, ALPHA_TIMES = 400, 600, 200, 300
 FAR = 1e9
 _WIDTH = real(0.0, 1.0, open_low=True) | NONE
 _RULES = {"budget": integer(1) | NONE, "target_interval": _WIDTH, "target_alpha_width": _WIDTH}
@@ -314,77 +311,3 @@ def _whom(found: AnnotatorVerdicts, people: NDArray[np.bool_]) -> NDArray[Any]:
         turn = np.array([(view[:place] == one).sum() for place, one in enumerate(view)])
         order = order[np.argsort(turn, kind="stable")]
     return np.asarray(found.annotator[order])
-
-
-# ---- the next study -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Design:
-    """A study of so many items with so many labels each, and what to expect of it.
-
-    Attributes
-    ----------
-    n_items
-        Items of the study.
-    labels_each
-        Labels for each item.
-    loss
-        Expected KL of the refined distributions from those of the population.
-    alpha_width
-        Width of a 90 % interval of Krippendorff's α.
-    """
-
-    n_items: int
-    labels_each: int
-    loss: float  # expected KL of the refined distributions from the population's
-    alpha_width: float  # of a 90 % interval of Krippendorff's α
-
-
-def design_study(
-    model: Model, budget: int, labels_each: Sequence[int] = LABELS_EACH, *, seed: int = 0
-) -> list[Design]:
-    """Ways to spend ``budget`` labels on new items of the pilot's kind: many items, or many labels each.
-
-    Possible items are drawn from the pilot's; labels are drawn for them, and what is then known of them is
-    compared with what they are.
-
-    Parameters
-    ----------
-    model
-        An HPGM fitted to a pilot study.
-    budget
-        Labels to spend.
-    labels_each
-        Numbers of labels for each item to compare.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    """
-    check_rules("design_study", {"budget": integer(1)}, budget=budget)
-    drawn = posterior(model, "plans")
-    rng = np.random.default_rng([seed, 1 << 25])
-    shares = drawn.share_draws_
-    D, M = shares.shape[:2]
-    pick = rng.integers(D, size=SIMULATED + POSSIBLE), rng.integers(M, size=SIMULATED + POSSIBLE)
-    atoms = shares[pick].astype(np.float64)
-    truth, possible = atoms[:SIMULATED], np.maximum(atoms[SIMULATED:], 1e-12)
-    truth = truth / truth.sum(axis=1, keepdims=True)
-    found = []
-    for each in labels_each:
-        if each > budget:
-            continue
-        counts = rng.multinomial(each, truth)
-        # P(item is like possible i | labels) ∝ Π_p Y_ip^{c_p}
-        logs = counts @ np.log(possible).T
-        chances = np.exp(logs - logs.max(axis=1, keepdims=True))
-        estimate = chances / chances.sum(axis=1, keepdims=True) @ possible
-        loss = (truth * np.log(np.maximum(truth, 1e-12) / np.maximum(estimate, 1e-12))).sum(axis=1).mean()
-        spread = float("nan")
-        if each > 1:
-            studies = [truth[rng.integers(SIMULATED, size=ALPHA_ITEMS)] for _ in range(ALPHA_TIMES)]
-            alphas = [krippendorff_alpha(rng.multinomial(each, study)) for study in studies]
-            spread = float(np.nanstd(alphas, ddof=1))
-        # 90 % of a normal distribution lie within 1.645 standard deviations
-        width = 2 * 1.645 * spread * np.sqrt(ALPHA_ITEMS / (budget // each))
-        found.append(Design(budget // each, each, float(loss), float(width)))
-    return found

@@ -17,7 +17,6 @@ STORE = ".store"  # what the name of a store ends in
     "import",
     epilog=examples(
         "dissensus import project-1.json --question sentiment -o labels.csv",
-        "dissensus import survey.csv --layout wide --ignore-case -o labels.csv",
         "dissensus import votes-1.csv votes-2.csv -o votes.store --memory 8GB",
     ),
 )
@@ -102,7 +101,6 @@ def import_labels(
 @app.command(
     "export",
     epilog=examples(
-        "dissensus export refined -o labels.parquet",
         "dissensus export refined -o rows.csv --format weighted",
         "dissensus export refined -o tasks.json --format label-studio --items texts.csv",
     ),

@@ -24,9 +24,7 @@ RANKS_SHOWN = 20
     epilog=examples(
         "dissensus fit votes.csv",
         "dissensus fit votes.csv --items tweets.csv --gold gold.csv -o refined",
-        "dissensus fit votes.csv --annotators people.csv --represent country=DE",
         "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5",
-        "dissensus fit votes.store --model pgm --test-size 0 --no-report --checkpoint run",
     )
 )
 def fit(
@@ -80,7 +78,6 @@ def fit(
         build_model(model, settings, seed=seed, n_jobs=jobs)
     elif settings:
         raise ParameterError(f"{next(iter(settings))}: name the model that should take it, as in --model pgm")
-    opt.check_cluster(cluster)
     allowed = None if memory is None else n_bytes(memory, "fit")
     from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.source import within_memory
@@ -193,7 +190,6 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
         say_page(directory / REPORT)
     opt.say_written(directory, summary["files"])
     say_missing(summary["report_missing"], directory)
-    _note_chains(run)
 
 
 def _show_ranks(run: Refinement) -> None:
@@ -201,9 +197,8 @@ def _show_ranks(run: Refinement) -> None:
     pieces = next(run.model.label_pieces())
     values = [pieces[name].to_pylist() if name == "item" else pieces[name].tolist() for name in columns]
     rows = [list(row) for row in zip(*values, strict=True)][:RANKS_SHOWN]
-    show_table("Scores (log-odds) and ranks with 95 % intervals", columns, rows)
-    if len(values[0]) > RANKS_SHOWN:
-        say(f"… and {len(values[0]) - RANKS_SHOWN:,} more in labels.csv")
+    title = f"Scores (log-odds) and ranks with 95 % intervals, {len(rows)} of {len(values[0]):,}"
+    show_table(title, columns, rows)
 
 
 def _show_model(run: Refinement) -> None:
@@ -220,26 +215,13 @@ def _show_model(run: Refinement) -> None:
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
         columns = ["model", "given item and annotator", "given item", "behind the best", "seconds"]
         show_table(title, columns, rows, scores.index(max(scores)))
-    stopped = run.model.stopped_
+    stopped, settled = run.model.stopped_, getattr(run.model, "settled_items_", None)
+    if settled is not None:
+        say(f"The chains agree on the shares of {settled:.0%} of the items (split-R̂ up to 1.1)")
     how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
     say(f"Model: {run.model}; {how}")
     if run.reason:
         say(f"Why: {run.reason}")
-    if getattr(run.model, "estimate", "truth") != "truth":
-        say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
-
-
-def _note_chains(run: Refinement) -> None:
-    from dissensus.models import name_of
-    from dissensus.models.sampled import MOST_ITEMS, SampledMixin
-
-    model = run.model
-    if isinstance(model, SampledMixin) and model.settled_items_ < MOST_ITEMS:
-        note(
-            f"the chains agree on the shares of {model.settled_items_:.0%} of the items (split-R̂ up to 1.1), "
-            "and the intervals of the others hold what the chains say in all; longer chains: "
-            f"--model {name_of(model)} --set n_sweeps=1000"
-        )
 
 
 # ---- labels over time ---------------------------------------------------------------------------------

@@ -52,7 +52,6 @@ def info(
         f"environment   {found['environment']}",
         f"cores         {found['cores']}",
         f"memory        {found['memory_gb']} GB",
-        f"libraries     {'; '.join(found['libraries'])}",
         f"core          {core}",
     )
     extras = []
@@ -125,13 +124,6 @@ def packages() -> list[tuple[str, str, str]]:
 
 def environment() -> dict[str, Any]:
     """Versions, threads, memory, and for each extra what it is for, what is missing and how to get it."""
-    import numpy  # noqa: F401  # loads its BLAS, which is then found
-    import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_info
-
-    # libraries that compute in threads of their own, and how many
-    pools = {(pool["internal_api"], pool["version"] or "", pool["num_threads"]) for pool in threadpool_info()}
-    libraries = [f"{name} {number}".strip() + f", {n} threads" for name, number, n in sorted(pools)]
     known, extras = packages(), {}
     for extra, purpose in EXTRAS.items():
         versions = {name: found for part, name, found in known if part == extra}
@@ -149,7 +141,6 @@ def environment() -> dict[str, Any]:
         "environment": sys.prefix,
         "cores": n_cores(),
         "memory_gb": round(physical_memory() / 1e9, 1),
-        "libraries": libraries,
         "core": {name: found for part, name, found in known if part == CORE},
         "extras": extras,
     }

@@ -20,7 +20,6 @@ RATES_SHOWN = 40
 @app.command(
     epilog=examples(
         "dissensus judges votes.csv --judges 'gpt*' --epsilon 0.2 -o judges.csv",
-        "dissensus judges refined --annotators annotators.csv",
         "dissensus judges votes.csv --judges kind=llm --annotators who.csv --items texts.csv --by topic",
     )
 )
@@ -92,28 +91,22 @@ def _say_notes(found: JudgeReport) -> None:
 
 
 def _show_test(found: JudgeReport) -> None:
-    rows = []
-    for row in found.rows():
-        needed = "no help" if row["labels_needed"] == float("inf") else f"{row['labels_needed']:,.0f}"
-        rows.append(
-            [
-                row["judge"],
-                f"{row['winning_rate']:.2f}",
-                f"{row['advantage']:.2f}",
-                "yes" if row["passed"] else "no",
-                f"{row['n_humans']} of {row['n_humans'] + row['n_humans_left_out']}",
-                "–" if row["labels_needed"] != row["labels_needed"] else needed,  # no human had enough items
-                f"{row['pooled_difference']:+.3f} ({row['pooled_low']:+.3f} – {row['pooled_high']:+.3f})",
-                "yes" if row["pooled_passed"] else "no",
-                f"{row['disagreement']:.3f}, humans {row['human_disagreement']:.3f}",
-                bias_words(row["bias_of"], row["bias"], row["bias_error"]),
-            ]
-        )
     columns = [
         "judge", "winning rate", "advantage", "may replace", "humans tested", "more labels",
         "pooled: human − judge (95 %)", "may by the pooled test", "humans disagree with it",
         "bias (judge − humans)",
     ]  # fmt: skip
+    rows = []
+    for row in found.rows():
+        needed = row["labels_needed"]  # not a number where no human had enough items
+        more = "–" if needed != needed else "no help" if needed == float("inf") else f"{needed:,.0f}"
+        tested = f"{row['n_humans']} of {row['n_humans'] + row['n_humans_left_out']}"
+        pooled = f"{row['pooled_difference']:+.3f} ({row['pooled_low']:+.3f} – {row['pooled_high']:+.3f})"
+        apart = f"{row['disagreement']:.3f}, humans {row['human_disagreement']:.3f}"
+        bias = bias_words(row["bias_of"], row["bias"], row["bias_error"])
+        rates = [f"{row[name]:.2f}" for name in ("winning_rate", "advantage")]
+        tests = [row["pooled_passed"], apart, bias]
+        rows.append([row["judge"], *rates, row["passed"], tested, more, pooled, *tests])
     show_table("May it replace a human? (alternative annotator test; the pooled one is ours)", columns, rows)
 
 
@@ -137,9 +130,8 @@ def _show_rates(found: JudgeReport) -> None:
         "humans alone",
         "",
     ]
-    show_table("Share of each class among humans over all items (95 %)", columns, rows)
-    if len(found.rates) > RATES_SHOWN:
-        note(f"{RATES_SHOWN} of {len(found.rates):,} rates shown; all of them: --json")
+    title = f"Share of each class among humans over all items (95 %), {len(rows)} of {len(found.rates):,}"
+    show_table(title, columns, rows)
 
 
 def _show_wrong(found: JudgeReport) -> None:

@@ -78,7 +78,7 @@ def annotators(
 
 
 def _show_verdicts(columns: dict[str, Any], views: str) -> None:
-    verdicts = [str(verdict) for verdict in columns["verdict"]]
+    verdicts = list(map(str, columns["verdict"]))
     say("; ".join(f"{verdicts.count(one):,} {one}" for one in VERDICTS if one in verdicts))
     say(f"Views: {views}")
     # the largest bias first, as far as it is beyond its error; those without one last
@@ -111,9 +111,7 @@ def bias_words(of: str, bias: float, error: float) -> str:
 
 @app.command(
     epilog=examples(
-        "dissensus report refined",
-        "dissensus report later --since refined",
-        "dissensus report refined --items tweets.csv --anonymise -o pilot.html",
+        "dissensus report refined", "dissensus report refined --items tweets.csv --anonymise -o pilot.html"
     )
 )
 def report(

@@ -97,14 +97,8 @@ def model_names(incomplete: str) -> list[str]:
     return [name for name in ("auto", *MODELS) if name.startswith(incomplete)]
 
 
-def _number_of_jobs(given: int) -> int:
-    if given != ALL_CORES and given < 1:
-        raise ParameterError(f"--jobs: give a number from 1 on, or -1 for all cores; not {given}")
-    return given
-
-
 Seed = Annotated[int, option("N", "Seed: the same seed gives the same result.", "--seed")]
-Jobs = Annotated[int, option("N", "Threads or processes (all).", "--jobs", "-j", callback=_number_of_jobs)]
+Jobs = Annotated[int, option("N", "Threads or processes (all).", "--jobs", "-j")]
 Model = Annotated[str, option("NAME", "Name of a model.", "--model", "-m", autocompletion=model_names)]
 K, L = ("--item-clusters", "-k"), ("--annotator-clusters", "-l")
 ItemClusters = Annotated[int | None, option("K", "Number of item clusters.", *K)]
@@ -114,14 +108,6 @@ AnnotatorSizes = Annotated[str | None, option("4,8", "Numbers of annotator clust
 SetOption = Annotated[list[str], option("NAME=VALUE", "A setting of the model; repeatable.", "--set", "-s")]
 Cluster = Annotated[str | None, option("ADDRESS", "A Dask scheduler, or local.", "--cluster")]
 Scratch = Annotated[Path | None, option("DIR", "Directory for what does not fit in memory.", "--scratch")]
-
-
-def check_cluster(address: str | None) -> None:
-    """Refuse what cannot be an address before any work."""
-    if address not in (None, "local") and not re.fullmatch(r".+:\d+", address or ""):
-        raise ParameterError(
-            f"--cluster {address}: is no address; give it as in tcp://10.0.0.1:8786, or local"
-        )
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -139,12 +125,8 @@ def parse_value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         pass
-    numbers = re.fullmatch(r"-?[\d.eE+-]+(,-?[\d.eE+-]+)*", text)
-    try:
-        values = [float(part) for part in text.split(",")] if numbers else []
-    except ValueError:
-        values = []
-    if values:
+    if re.fullmatch(r"-?\d*\.?\d+(,-?\d*\.?\d+)*", text):
+        values = [float(part) for part in text.split(",")]
         return values if len(values) > 1 else values[0]
     return {"none": None, "true": True, "false": False}.get(text.lower(), text)
 

@@ -19,7 +19,6 @@ SHOWN, ASKED = 10, 8  # items and annotators named
     epilog=examples(
         "dissensus plan refined --budget 500 -o to-label.csv",
         "dissensus plan refined --items texts.csv --for label-studio -o tasks.json",
-        "dissensus plan votes.csv --target-interval 0.2",
     )
 )
 def plan(

@@ -123,7 +123,6 @@ def _show(found: Recovery) -> None:
     epilog=examples(
         "dissensus score refined crowd/population.csv",
         "dissensus score refined/labels.csv gold.csv --metric accuracy --metric macro_f1",
-        "dissensus score refined/model.safetensors hidden.csv --json",
     )
 )
 def score(

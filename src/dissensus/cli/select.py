@@ -58,7 +58,6 @@ def select(
 
     directory = output or Path(f"{opt.stem(file)}-search")
     check_output(directory, force)
-    opt.check_cluster(cluster)
     estimator = build_model(model, dict(map(opt.parse_setting, set)), seed=seed)
     known = estimator.get_params(deep=False)
     sizes = dict(zip(opt.CLUSTERS, (item_clusters, annotator_clusters), strict=True))

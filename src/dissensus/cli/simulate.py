@@ -25,7 +25,6 @@ import typer
 from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
 from dissensus.cli.terminal import amounts, say, say_page, show_json, show_table
-from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.labels.simulation import Simulation
@@ -69,9 +68,9 @@ def simulate(
         "n_annotator_clusters": annotator_clusters,
         "labels_per_item": labels_per_item,
         "load": load,
-        "alpha": numbers("alpha", alpha),
-        "gamma": numbers("gamma", gamma),
-        "tau": numbers("tau", tau),
+        "alpha": opt.parse_value(alpha),
+        "gamma": opt.parse_value(gamma),
+        "tau": opt.parse_value(tau),
         "pairs": None if pairs is None else str(pairs),
         "seed": seed,
     }
@@ -84,15 +83,6 @@ def simulate(
         return
     say(amounts(drawn.annotations))
     opt.say_written(directory, summary["files"])
-
-
-def numbers(name: str, text: str) -> float | list[float]:
-    """A number, or several between commas."""
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError(f"--{name} {text}: write a number, or several as in 0.5,1,2") from None
-    return found if len(found) > 1 else found[0]
 
 
 def write_simulation(
@@ -156,25 +146,20 @@ def demo(
     best: dict[str, tuple[Model, float | None]] = {"raw counts": (EmpiricalDistribution(smoothing=0.0), None)}
     for row in sorted(run.held_out, key=lambda row: row.score):  # of every model, its best settings
         best[name_of(row.model)] = row.model, row.score
-    rows: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
     for name, (model, held_out) in best.items():
         shares = model.fit(labels).label_distributions_
         distance = bootstrap_interval(kl, truth, shares)
-        rows.append(
-            {
-                "name": name,
-                "settings": model.get_params(deep=False),
-                "kl": distance._asdict(),
-                "accuracy": accuracy(truth, shares),
-                "score": held_out,
-            }
-        )
-    rows.sort(key=lambda row: row["kl"]["value"])
+        ends = f"{distance.low:.3f} – {distance.high:.3f}"
+        rows.append([name, distance.value, ends, f"{accuracy(truth, shares):.1%}", held_out])
+    rows.sort(key=lambda row: row[1])
+    columns = ["model", "KL to the truth", "95 % interval", "top class right", "hidden labels (log)"]
     command, page = opt.command_line(context), {"title": "A simulated crowd"}
     with last_result(), output_directory(directory, force) as folder:
         write_simulation(simulation, folder / "crowd", settings=CROWD, command=command)
         write_run(run, folder / "refined", command=command, source="crowd/annotations.csv", page=page)
-        summary = write_summary(folder, {"command": command, "crowd": CROWD, "contenders": rows})
+        contenders = [dict(zip(columns, row, strict=True)) for row in rows]
+        summary = write_summary(folder, {"command": command, "crowd": CROWD, "contenders": contenders})
     if as_json:
         show_json(summary)
         return
@@ -185,12 +170,7 @@ def demo(
         "What would the whole population answer?",
         "",
     )
-    shown = []
-    for found in rows:
-        ends = f"{found['kl']['low']:.3f} – {found['kl']['high']:.3f}"
-        shown.append([found["name"], found["kl"]["value"], ends, f"{found['accuracy']:.1%}", found["score"]])
-    columns = ["model", "KL to the truth", "95 % interval", "top class right", "hidden labels (log)"]
-    show_table("How close each comes (nats, lower is better)", columns, shown, best=0)
+    show_table("How close each comes (nats, lower is better)", columns, rows, best=0)
     say(f"Refined labels ({run.model}): {directory / 'refined' / 'labels.csv'}")
     say(f"The crowd and its truth: {directory / 'crowd'}")
     say_page(directory / "refined" / "report.html")

@@ -25,13 +25,12 @@ from numpy.typing import NDArray
 
 from dissensus.engine import current, threads, using
 from dissensus.errors import DataError, setting
-from dissensus.evaluate.search import fits
 from dissensus.evaluate.sides import shared_errors
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import COLUMN, carries_features
 from dissensus.labels.rows import pairs_per_item, with_values
 from dissensus.labels.sources import as_annotations
-from dissensus.models import build_model, name_of, simplicity, title_of
+from dissensus.models import build_model, fits, name_of, simplicity, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel
 from dissensus.models.hpgm.adjustments import UNANIMOUS_LABELS, UNANIMOUS_SHARE, contradicted

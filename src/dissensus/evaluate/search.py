@@ -28,7 +28,6 @@ from dissensus.errors import DataError, bad_parameter, system_words
 from dissensus.evaluate.criteria import Criterion, HeldOutLabels
 from dissensus.evaluate.tasks import Workers, key_of, plain, settings_words, stream_seed, trial_copy, workers
 from dissensus.labels.annotations import Annotations
-from dissensus.models import CLUSTER_SETTINGS
 from dissensus.progress import Clock, Progress
 from dissensus.tables.atomic import atomic_path, take_lock
 
@@ -71,17 +70,6 @@ def size_of(settings: Mapping[str, Any]) -> int:
 #     K ≤ items,   L ≤ annotators,   K L (P − 1) ≤ labels.
 #
 # Beyond that clusters stay empty or share what cannot be told apart, and the time they take is lost.
-
-
-def fits(settings: Mapping[str, Any], annotations: Annotations) -> bool:
-    """Whether a model with these settings is not too large for the labels; without clusters, it has one."""
-    given = [settings.get(setting) for setting in CLUSTER_SETTINGS]
-    K, L = (n if isinstance(n, int) and not isinstance(n, bool) else 1 for n in given)
-    max_K, max_L = (max(getattr(annotations, size), 1) for size in CLUSTER_SETTINGS.values())
-    if max_K < K or max_L < L:
-        return False
-    # K L (P − 1) ≤ labels; a single cluster is what any labels bear
-    return K * L == 1 or K * L * (annotations.n_classes - 1) <= annotations.n_labels
 
 
 # ---- trials -------------------------------------------------------------------------------------------

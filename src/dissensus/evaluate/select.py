@@ -31,7 +31,6 @@ from dissensus.evaluate.search import (
     SearchData,
     Settings,
     cells_of,
-    fits,
     open_journal,
     rank,
 )
@@ -39,6 +38,7 @@ from dissensus.evaluate.tasks import described, plain, settings_words
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import Shown
 from dissensus.labels.sources import as_annotations
+from dissensus.models import fits
 from dissensus.params import NONE, check_rules, integer, with_settings
 from dissensus.progress import ShowProgress, shown
 

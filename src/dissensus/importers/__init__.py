@@ -6,23 +6,25 @@ format is recognised from the content, or named; of several questions one is cho
 
 from __future__ import annotations
 
+import importlib
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dissensus.errors import DataError, bad_choice, setting
-from dissensus.importers import argilla, doccano, flat, huggingface, json_records, label_studio
-from dissensus.importers.gather import Gatherer
 from dissensus.tables.delimited import header_of
-from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import first_bytes
 
-__all__ = ["FORMATS", "Format", "Gatherer", "load_export", "recognise"]
+if TYPE_CHECKING:
+    from dissensus.importers.gather import Gatherer
+
+__all__ = ["FORMATS", "Format", "load_export", "recognise"]
 
 
 _LOOK = 20_000  # bytes of a log that tell what it is
@@ -30,76 +32,61 @@ Fields = Mapping[str, Any]
 
 
 class Format(NamedTuple):
-    """A format that can be imported: its name for ``format``, what people call it, and the importer.
+    """A format that can be imported: its name for ``format``, what people call it, and its importer.
 
     It is known by the fields of the first JSON record of a file (``record``) or by the columns of a table
-    (``table``): a function tells, or the fields are listed, with ``a|b`` for either and ``a*`` for any that
-    begin so.
+    (``table``). They are listed, with ``a|b`` for either and ``a*`` for any that begin so, or a function
+    tells. Importers and functions are named as ``@module.function`` and loaded when they are needed.
     """
 
     name: str
     title: str
-    read: Callable[[Path, Gatherer], None]
-    record: str | Callable[[Fields], bool] = ""
-    table: str | Callable[[Fields], bool] = ""
+    read: str
+    record: str = ""
+    table: str = ""
+
+
+def _load(reference: str) -> Any:
+    module, _, names = reference[1:].partition(".")
+    return attrgetter(names)(importlib.import_module(f"dissensus.importers.{module}"))
 
 
 def _format_of(fields: Fields, known_by: Literal["record", "table"]) -> str | None:
     """The first format to which a record's fields or a table's columns belong."""
-    for format in _FORMATS:
+    for format in FORMATS.values():
         test = getattr(format, known_by)
-        patterns = [] if callable(test) else [word.split("|") for word in test.split()]
-        listed = [any(fnmatchcase(name, one) for name in fields for one in either) for either in patterns]
-        if test(fields) if callable(test) else listed and all(listed):
+        words = [] if test.startswith("@") else test.split()
+        listed = [any(fnmatchcase(name, one) for name in fields for one in word.split("|")) for word in words]
+        if _load(test)(fields) if test.startswith("@") else listed and all(listed):
             return format.name
     return None
 
 
 # The order matters where one record could pass for two: the more particular test comes first.
+# fmt: off
 _FORMATS = (
-    Format("prodigy", "Prodigy (JSONL)", json_records.read_prodigy, "_input_hash answer"),
-    Format(
-        "label-studio",
-        "Label Studio (JSON, JSON-MIN, CSV)",
-        label_studio.read,
-        label_studio.is_record,
-        label_studio.is_annotation,
-    ),
-    Format("argilla", "Argilla 1 and 2 (JSON)", argilla.read, argilla.is_record),
-    Format(
-        "ground-truth",
-        "SageMaker Ground Truth, custom jobs (JSONL)",
-        json_records.read_ground_truth,
-        json_records.is_ground_truth,
-    ),
-    Format("doccano", "doccano (zip or folder of JSONL files)", doccano.read, doccano.is_record),
-    Format("mturk", "Amazon Mechanical Turk batch results (CSV)", flat.MTURK.read, table="HITId Answer.*"),
-    Format(
-        "appen",
-        "Appen / FigureEight full report (CSV)",
-        flat.APPEN.read,
-        table="_unit_id _worker_id|_trusted_judgments|_golden",
-    ),
-    Format("toloka", "Toloka assignments (TSV)", flat.TOLOKA.read, table="ASSIGNMENT:* OUTPUT:*"),
-    Format(
-        "zooniverse",
-        "Zooniverse classifications (CSV)",
-        json_records.read_zooniverse,
-        table="classification_id user_name annotations subject_ids",
-    ),
-    Format("potato", "Potato (folder of JSONL files)", json_records.read_potato, "label_annotations id"),
-    Format("inspect", "Inspect evaluation log (JSON)", json_records.read_inspect),
-    Format(
-        "langfuse",
-        "Langfuse scores (JSON, JSONL, CSV)",
-        json_records.read_langfuse,
-        json_records.is_langfuse,
-        json_records.is_langfuse,
-    ),
-    Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", json_records.read_lewidi),
-    Format("pldl", "pandas split JSON of the label-distribution papers", flat.SPLIT.read),
-    Format("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", huggingface.read),
+    Format("prodigy", "Prodigy (JSONL)", "@json_records.read_prodigy", "_input_hash answer"),
+    Format("label-studio", "Label Studio (JSON, JSON-MIN, CSV)", "@label_studio.read",
+           "@label_studio.is_record", "annotation_id annotator lead_time"),
+    Format("argilla", "Argilla 1 and 2 (JSON)", "@argilla.read", "@argilla.is_record"),
+    Format("ground-truth", "SageMaker Ground Truth, custom jobs (JSONL)", "@json_records.read_ground_truth",
+           "@json_records.is_ground_truth"),
+    Format("doccano", "doccano (zip or folder of JSONL files)", "@doccano.read", "@doccano.is_record"),
+    Format("mturk", "Amazon Mechanical Turk batch results (CSV)", "@flat.MTURK.read", table="HITId Answer.*"),
+    Format("appen", "Appen / FigureEight full report (CSV)", "@flat.APPEN.read",
+           table="_unit_id _worker_id|_trusted_judgments|_golden"),
+    Format("toloka", "Toloka assignments (TSV)", "@flat.TOLOKA.read", table="ASSIGNMENT:* OUTPUT:*"),
+    Format("zooniverse", "Zooniverse classifications (CSV)", "@json_records.read_zooniverse",
+           table="classification_id user_name annotations subject_ids"),
+    Format("potato", "Potato (folder of JSONL files)", "@json_records.read_potato", "label_annotations id"),
+    Format("inspect", "Inspect evaluation log (JSON)", "@json_records.read_inspect"),
+    Format("langfuse", "Langfuse scores (JSON, JSONL, CSV)", "@json_records.read_langfuse",
+           "@json_records.is_langfuse", "dataType|data_type source|trace_id name"),
+    Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", "@json_records.read_lewidi"),
+    Format("pldl", "pandas split JSON of the label-distribution papers", "@flat.SPLIT.read"),
+    Format("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", "@huggingface.read"),
 )
+# fmt: on
 FORMATS: Mapping[str, Format] = MappingProxyType({format.name: format for format in _FORMATS})
 
 
@@ -112,6 +99,8 @@ def load_export(path: str | Path, *, format: str | None = None, **settings: Any)
     identify an item and hold its text, where the tool's usual ones are not wanted, and ``annotator_column``
     the annotators of a dataset on disk, the one format whose columns have no fixed names.
     """
+    from dissensus.importers.gather import Gatherer
+
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise bad_choice("load_export", "format", FORMATS, format)
@@ -127,7 +116,7 @@ def load_export(path: str | Path, *, format: str | None = None, **settings: Any)
             f"{path}: {name} files say themselves who annotated; leave {setting('annotator')} out"
         )
     gather = Gatherer(path, name, **settings)
-    FORMATS[name].read(path, gather)
+    _load(FORMATS[name].read)(path, gather)
     gather.settle(finished=True)
     return gather
 
@@ -153,6 +142,10 @@ def recognise(path: str | Path) -> str | None:
     """
     path = Path(path)
     try:
+        if path.is_dir() or zipfile.is_zipfile(path):
+            from dissensus.importers import doccano, huggingface, json_records
+            from dissensus.tables.json_lines import records
+
         if path.is_dir():
             if any((path / name).is_file() for name in huggingface.MARKERS) or huggingface.files_of(path):
                 return "huggingface"
@@ -163,6 +156,9 @@ def recognise(path: str | Path) -> str | None:
             return "doccano" if doccano.is_record(next(members, {})) else None
         source = first_bytes(path)
         if source.start[:1] in (b"{", b"["):
+            from dissensus.importers import flat, json_records
+            from dissensus.tables.json_lines import JsonStream
+
             with source.text("ignore") as text:
                 stream, key, value = JsonStream(text, source.name), "", None
                 with suppress(DataError):  # the first key and value of the object that the file opens with

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -40,18 +39,11 @@ from dissensus.large.store import CODES, COLUMNS, IDS, Manifest, StoredFile, is_
 from dissensus.params import PROCESS_BYTES, n_bytes, physical_memory, size_words
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.atomic import atomic_directory
-from dissensus.tables.columns import (
-    find_column,
-    guess_words,
-    has_column,
-    only_column_left,
-    refuse_one_for_two,
-)
-from dissensus.tables.layouts import Missing, declared_classes, lookalike_notes
+from dissensus.tables.columns import guess_words, has_column
+from dissensus.tables.layouts import Missing, Wanted, declared_classes, long_columns, lookalike_notes
 from dissensus.tables.source import GZIP_MAGIC, PARQUET_MAGIC, open_source, refuse_pipe, within_memory
 from dissensus.tables.tables import StreamedTable, open_file
 
-NULL = "__HIVE_DEFAULT_PARTITION__"  # in the name of a folder
 NEW_IDS = 64_000_000  # bytes of ids that are collected before they join a vocabulary
 SAMPLE = 1 << 22  # bytes at the beginning of a file by which its rows are estimated
 # Bytes of memory for each label: its three codes; these with a sorting key; and with pairs compared as well.
@@ -197,13 +189,10 @@ class _Column:
 # ---- files --------------------------------------------------------------------------------------------
 
 
-File = tuple[Path, dict[str, str | None]]  # and the columns that the folders above it stand for
-
-
 class Span(NamedTuple):
     """Consecutive rows of one file, and those of them that have no label."""
 
-    file: File
+    file: Path
     first_row: int
     n_rows: int
     blank: NDArray[np.int32]
@@ -213,7 +202,7 @@ class Span(NamedTuple):
 class _Reader:
     """Reads files a few rows at a time, and knows where each row stood."""
 
-    files: Sequence[File]
+    files: Sequence[Path]
     names: tuple[str | None, str | None, str | None]  # of columns, as the user gave them
     format: str | None
     scratch: Path
@@ -227,7 +216,7 @@ class _Reader:
     def read(self, order: Sequence[str] | None, tell: Progress) -> list[Coded]:
         """Codes of the items, annotators and labels of all rows, each with the sorted ids."""
         self.columns = list(map(_Column, COLUMNS, (None, None, order)))
-        expected, n_rows = sum(_n_rows_about(path) for path, _ in self.files if path.is_file()), 0
+        expected, n_rows = sum(map(_n_rows_about, filter(Path.is_file, self.files))), 0
         self._check_memory(expected)
         with ThreadPoolExecutor(len(COLUMNS)) as threads:
             for file in self.files:
@@ -236,24 +225,20 @@ class _Reader:
                     list(threads.map(_Column.add, self.columns, values, [place] * len(COLUMNS)))
                     n_rows += len(values[0])
                     expected = max(expected, n_rows)
-                    tell(f"reading {file[0].name} ({n_rows:,} labels)", 0.6 * n_rows / expected)
+                    tell(f"reading {file.name} ({n_rows:,} labels)", 0.6 * n_rows / expected)
                     self._check_memory(expected)
         if not n_rows:
-            raise DataError(f"{self.files[0][0]}: every label is blank; there is nothing to write")
+            raise DataError(f"{self.files[0]}: every label is blank; there is nothing to write")
         tell(f"sorting {n_rows:,} labels", 0.6)
         return [column.sorted() for column in self.columns]
 
-    def _pieces(self, file: File, expected: int) -> Iterator[list[pa.Array]]:
+    def _pieces(self, file: Path, expected: int) -> Iterator[list[pa.Array]]:
         """Items, annotators and labels of the rows of a file that have a label, as strings."""
         table, first_row = self._open(file), 0
         self._check_memory(expected, table.at_once)
-        names = self._column_names(table, file)
-        inside = [name for name in names if name in table.columns] or table.columns[:1]
-        for arrays in table.chunks(inside):
-            n_rows, columns = len(arrays[0]), dict(zip(inside, arrays, strict=True))
-            for name in set(names).difference(inside):
-                columns[name] = pa.repeat(pa.scalar(file[1][name], pa.string()), n_rows)
-            values = [to_arrow(columns[name], role) for name, role in zip(names, COLUMNS, strict=True)]
+        for arrays in table.chunks(self._column_names(table)):
+            n_rows = len(arrays[0])
+            values = [to_arrow(column, role) for column, role in zip(arrays, COLUMNS, strict=True)]
             blank = self.missing.among(values[2])
             if blank.any():
                 values = [column.take(places(np.flatnonzero(~blank))) for column in values]
@@ -286,27 +271,20 @@ class _Reader:
             row -= n_labels
         raise IndexError(row)
 
-    def _open(self, file: File) -> StreamedTable:
-        return open_file(open_source(file[0], self.scratch), self.format)
+    def _open(self, file: Path) -> StreamedTable:
+        return open_file(open_source(file, self.scratch), self.format)
 
-    def _column_names(self, table: StreamedTable, file: File) -> list[str]:
+    def _column_names(self, table: StreamedTable) -> tuple[str, str, str]:
         """The three columns, each by its name or as given; the first guess is noted."""
-        known = list(dict.fromkeys([*table.columns, *file[1]]))
-        item, annotator, label = self.names
-        if annotator is label is None and not any(has_column(known, role) for role in COLUMNS[1:]):
+        given: dict[str, Any] = {
+            role: name for role, name in zip(COLUMNS, self.names, strict=True) if name is not None
+        }
+        if not given and not any(has_column(table.columns, role) for role in COLUMNS[1:]):
             raise _not_long(table.name, "no column is called annotator or label")
-        if item is None and not has_column(known, "item"):
-            item = only_column_left(known, annotator, label)
-        names: list[str] = []
-        for role, name in zip(COLUMNS, (item, annotator, label), strict=True):
-            if name is not None and not isinstance(name, str):
-                raise bad_parameter("write_store", role, "the name of a column", name)
-            names.append(find_column(known, role, name, table.name, taken=names))
-        refuse_one_for_two(names, known, table.name)
-        given = [role for role, name in zip(COLUMNS, self.names, strict=True) if name is not None]
+        names = long_columns(table, Wanted(**given))
         guess = guess_words(dict(zip(COLUMNS, names, strict=True)), given)
         if guess and not self.guesses:
-            self.guesses.append(f"{file[0]}: {guess}")
+            self.guesses.append(f"{table.name}: {guess}")
         return names
 
 
@@ -323,9 +301,9 @@ def _n_rows_about(path: Path) -> int:
         return 0
 
 
-def list_files(given: Any) -> list[File]:
-    """List every file that the given paths stand for, with the columns in folders such as ``label=yes``."""
-    files: list[File] = []
+def list_files(given: Any) -> list[Path]:
+    """List every file that the given paths stand for."""
+    files: list[Path] = []
     for path in map(Path, [given] if isinstance(given, str | os.PathLike) else given):
         if is_store(path):
             raise DataError(f"{path}: is a store; give the files it was written from")
@@ -336,12 +314,10 @@ def list_files(given: Any) -> list[File]:
                 continue
             if parts:
                 refuse_pipe(file)
-            pairs = [part.partition("=") for part in parts[:-1] if "=" in part]
-            folders = {unquote(name): None if value == NULL else unquote(value) for name, _, value in pairs}
             export = provided("export_title")(file) if file.is_file() else None
             if export is not None:
                 raise _not_long(str(file), export)
-            files.append((file, folders))
+            files.append(file)
         if len(files) == n_before:
             raise DataError(f"{path}: there is no file in this directory; check the path")
     if not files:

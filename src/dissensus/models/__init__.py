@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dissensus.errors import ParameterError, did_you_mean
 
 if TYPE_CHECKING:
+    from dissensus.labels.annotations import Annotations
     from dissensus.models.base import Model
 
 # Name on the command line -> module:class; the class is also ``dissensus.<class>``. From the simplest to the
@@ -126,3 +127,14 @@ def check_known(model: str, settings: Iterable[str], known: Collection[str]) -> 
             hint = did_you_mean(setting, known)
             has = ", ".join(known) or "none"
             raise ParameterError(f"the model {model} has no setting {setting!r}; {hint}it has: {has}")
+
+
+def fits(settings: Mapping[str, Any], annotations: Annotations) -> bool:
+    """Whether a model with these settings is not too large for the labels; without clusters, it has one."""
+    given = [settings.get(setting) for setting in CLUSTER_SETTINGS]
+    K, L = (n if isinstance(n, int) and not isinstance(n, bool) else 1 for n in given)
+    max_K, max_L = (max(getattr(annotations, size), 1) for size in CLUSTER_SETTINGS.values())
+    if max_K < K or max_L < L:
+        return False
+    # K L (P − 1) ≤ labels; a single cluster is what any labels bear
+    return K * L == 1 or K * L * (annotations.n_classes - 1) <= annotations.n_labels

@@ -74,15 +74,16 @@ def _sheet(path: str) -> Any:
 
 def open_file(source: Source, format: str | None = None) -> StreamedTable:
     """The table in a file's bytes."""
-    from dissensus.tables.delimited import DelimitedTable
-    from dissensus.tables.json_lines import JsonTable
-
     kind = format or recognise_format(source)
     if kind == "parquet":
         return ParquetTable(source)
     if kind in ("json", "jsonl"):
+        from dissensus.tables.json_lines import JsonTable
+
         return JsonTable(source)
     if kind in ("csv", "tsv"):
+        from dissensus.tables.delimited import DelimitedTable
+
         return DelimitedTable(source, "\t" if format == "tsv" else None)
     choices = (*TABLE_FORMATS, "wide", "counts", *provided("export_formats")())
     raise bad_choice("read_annotations", "format", choices, kind)

@@ -43,6 +43,7 @@ from dissensus.labels.sources import as_annotations, provided
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model, with_gold
 from dissensus.models.confusion import gold_prior
+from dissensus.models.sampled import MOST_ITEMS
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.layouts import with_side_tables
@@ -109,11 +110,6 @@ class Refinement(Shown):
 
         page = {"title": title or Path(directory).name}
         return write_run(self, Path(directory), force=force, page=page)
-
-    @property
-    def chosen(self) -> bool:
-        """Was the model chosen by hidden labels?"""
-        return self.reason not in ("", BY_REPRESENT)
 
 
 # ---- choosing and fitting -----------------------------------------------------------------------------
@@ -226,6 +222,12 @@ def fit(
                 choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
             with timed("fit", seconds), fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
                 fitted = choice.model.fit(annotations)
+        settled = getattr(fitted, "settled_items_", 1.0)
+        if settled < MOST_ITEMS:
+            warn(
+                f"the chains agree on the shares of {settled:.0%} of the items (split-R̂ up to 1.1), and the "
+                "intervals of the others hold what the chains say in all; n_sweeps=1000 makes them longer"
+            )
         hidden, because = test_size or TEST_SIZE, choice.reason or why
         run = Refinement(annotations, fitted, choice.table, because, seed, seconds, hidden, estimate)
     if output is not None:
@@ -241,10 +243,6 @@ def _read(labels: Any, reading: Mapping[str, Any]) -> Annotations:
         if name not in known:
             hint = did_you_mean(name, [*known, *inspect.signature(fit).parameters])
             raise UnknownSettingError(f"there is no setting {name!r} of fit; {hint}see help(dissensus.fit)")
-    if isinstance(labels, Annotations):
-        raise ParameterError(
-            f"{next(iter(reading))} is for labels that are still to be read; give it to their reader"
-        )
     annotations: Annotations = read(labels, **reading)
     return annotations
 

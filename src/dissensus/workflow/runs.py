@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dissensus.evaluate.recovery import Recovery
     from dissensus.evaluate.select import Selection
 
-from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit, fit_told, timed
+from dissensus.workflow.refine import BY_REPRESENT, FITTED, TEST_SIZE, Refinement, fit, fit_told, timed
 from dissensus.workflow.run_labels import load_labels, save_labels
 
 LABELS, MODEL, REPORT = LABELS_FILE, "model.safetensors", "report.html"
@@ -174,7 +174,6 @@ def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> tup
 
 def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> pa.Table:
     """One row for each annotator: labels, agreement, what the model knows of them, verdicts."""
-    from dissensus.annotators.skill import annotator_skills
     from dissensus.annotators.verdicts import bias_columns
     from dissensus.labels.agreement import agreement_with_others
 
@@ -191,6 +190,8 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
         else:
             columns |= bias_columns(annotations)
     if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
+        from dissensus.annotators.skill import annotator_skills
+
         prior = gold_prior(annotations) if run.gold is not None else None
         columns |= annotator_skills(annotations, run.model, prior=prior, seed=run.seed).columns()
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
@@ -216,7 +217,7 @@ def share_right(run: Refinement) -> float | None:
 def summary(run: Refinement, described: Description) -> dict[str, Any]:
     """Everything needed to know what was done, as plain values."""
     found, chosen_by = run.model.convergence(), "represent" if run.reason else "name"
-    if run.chosen:
+    if run.reason not in ("", BY_REPRESENT):
         chosen_by = "bounds" if run.estimate == "truth" else "held-out likelihood"
     return {
         "model": name_of(run.model),
@@ -251,20 +252,13 @@ class SavedRun:
     model: Model
     summary: dict[str, Any]  # empty where there is only a model
     cells: list[dict[str, str]] | None  # of a search
-    labels: Annotations | None = None
+    labels: Any = None  # Annotations, where they are known
 
     def evidence(self) -> dict[str, Any]:
         """What the page shows beside the model, by the names of :func:`dissensus.write_report`."""
         known = {"seed": 0, "command": "", "test_size": TEST_SIZE}
         same = {name: self.summary.get(name, usual) for name, usual in known.items()}
         return {"held_out": self.summary.get("held_out") or None, "selection": self.cells, **same}
-
-
-@dataclass(frozen=True)
-class OpenRun(SavedRun):
-    """A run with its labels."""
-
-    labels: Annotations
 
 
 Read = Callable[..., Annotations]  # reads a file, with settings by keyword
@@ -317,7 +311,7 @@ def open_run(
     draws: bool = False,
     seed: int = 0,
     n_jobs: int = -1,
-) -> OpenRun:
+) -> SavedRun:
     """A run and its labels, those of ``file`` or those it keeps; of a file of labels, a fit to them.
 
     With ``draws`` the model is one that plans and verdicts can be taken from: where the run's own keeps no
@@ -333,7 +327,7 @@ def open_run(
     model = None if saved is None else saved.model
     if model is None or (draws and not isinstance(model, HPGM) and labels.label_type != "numeric"):
         model = posterior_of(labels, seed, n_jobs)
-    return OpenRun(model, saved.summary if saved else {}, saved.cells if saved else None, labels)
+    return SavedRun(model, saved.summary if saved else {}, saved.cells if saved else None, labels)
 
 
 def posterior_of(labels: Annotations, seed: int = 0, n_jobs: int = -1) -> Model:

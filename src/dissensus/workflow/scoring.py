@@ -145,14 +145,7 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
-        values = {name: interval._asdict() for name, interval in self.values.items()}
-        return {
-            "against": self.against,
-            "n_items": self.n_items,
-            "left_out": self.left_out,
-            "perhaps_seen": self.perhaps_seen,
-            "values": values,
-        }
+        return vars(self) | {"values": {name: found._asdict() for name, found in self.values.items()}}
 
 
 def score(
@@ -208,10 +201,7 @@ def score(
     if model is None:
         claims = read_estimates(estimates, item=item, label=label)
     else:
-        items, labels = (
-            Vocabulary([str(one) for one in model.items_], "item"),
-            list(map(str, model.predict())),
-        )
+        items, labels = Vocabulary(list(map(str, model.items_)), "item"), list(map(str, model.predict()))
         classes, n_labels = list(map(str, model.classes_)), np.asarray(model.n_labels_)
         shares, ordered = model.label_distributions_, model.label_type_ == "ordinal"
         claims = Estimates(name_of_source(estimates), items, classes, shares, labels, n_labels, ordered)
@@ -257,10 +247,8 @@ def compare_estimates(
     values = {}
     for name in metrics:
         metric, predicted = METRICS[name], hard if name in LABEL_METRICS else soft
-        if n_boot:
-            values[name] = bootstrap_interval(metric, gold, predicted, n_boot=n_boot)
-        else:
-            values[name] = Interval(metric(gold, predicted), math.nan, math.nan)
+        plain = Interval(metric(gold, predicted), math.nan, math.nan)
+        values[name] = bootstrap_interval(metric, gold, predicted, n_boot=n_boot) if n_boot else plain
     return Scores(against, len(shared), len(there) - len(shared), values)
 
 

@@ -29,7 +29,6 @@ from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.dirichlet_regression import DirichletRegression
 from dissensus.models.hpgm import adjustments
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
@@ -276,6 +275,8 @@ class HPGM(SampledMixin, Model):
 
     def _learn_hints(self, labels: Annotations, features: Any) -> Array:
         """(items, classes): S (h_m − h̄), h_m what the features of item m say without its labels."""
+        from dissensus.models.dirichlet_regression import DirichletRegression
+
         regression = DirichletRegression(embedding=self.embedding, seed=self.seed).fit(labels, features)
         usual, worth = regression.item_means_.mean(axis=0), float(regression.concentration_)
         self.hint_weights_ = np.vstack([regression.coef_, regression.intercept_])

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -34,7 +34,6 @@ from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.models.confusion import checked_prior
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
-from dissensus.models.pgm import annealing
 from dissensus.models.pgm.m_step import Learned, MaximumPosterior, Parameters, Priors, VariationalBayes
 from dissensus.models.pgm.messages import Beliefs, Graph, with_prior
 from dissensus.models.results import ClusterView
@@ -56,6 +55,9 @@ from dissensus.params import (
     setting,
     with_settings,
 )
+
+if TYPE_CHECKING:
+    from dissensus.models.pgm import annealing
 
 PAPER_PRIOR = 2.0
 DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
@@ -296,6 +298,8 @@ class PGM(Model):
         K, L = self.n_item_clusters, self.n_annotator_clusters
         settings: dict[str, Any] = {"max_iter": self.max_iter or DEFAULT_ITERATIONS["annealing"]}
         settings |= {name: getattr(self, name) for name in ("tol", *OF_ANNEALING)}
+
+        from dissensus.models.pgm import annealing
 
         def annealed(rng: Generator) -> annealing.Annealed:
             if self.start == "random":
