@@ -167,8 +167,6 @@ def _note_models(labels: Annotations, file: Path) -> None:
 
 def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bool) -> None:
     """Show what the page says first, where it is, and with ``verbose`` how the model was chosen."""
-    from dissensus.workflow.runs import REPORT
-
     say(amounts(run.annotations))
     for step in summary["next_steps"]:
         say(f"• {step}")
@@ -186,8 +184,8 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
         say(f"Gold labels: {right}; they trained nothing (--estimate truth learns from them)")
     if verbose:
         _show_model(run)
-    if REPORT in summary["files"]:
-        say_page(directory / REPORT)
+    if "report.html" in summary["files"]:
+        say_page(directory / "report.html")
     opt.say_written(directory, summary["files"])
     say_missing(summary["report_missing"], directory)
 

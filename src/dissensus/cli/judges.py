@@ -58,6 +58,8 @@ def judges(
         show_json(found.to_dict())
         return
     _show(found, by)
+    for remark in found.notes:
+        note(remark)
     if output is not None:
         say(f"Wrote {output}: {count(len(found.judges), 'judge')}")
 
@@ -67,7 +69,6 @@ def _show(found: JudgeReport, by: str | None) -> None:
     if not found.n_humans:
         rows = [[row["judge"], row["n_labels"], row["agreement_with_judges"]] for row in found.rows()]
         show_table(who, ["judge", "labels", "agrees with other judges"], rows)
-        _say_notes(found)
         return
     nominal = found.answers.values is None
     score = "share of agreeing humans" if nominal else "minus the root mean squared difference"
@@ -82,12 +83,6 @@ def _show(found: JudgeReport, by: str | None) -> None:
     if by is not None or any(rate.n_items > rate.n_human_items for rate in found.rates):
         _show_rates(found)
     _show_wrong(found)
-    _say_notes(found)
-
-
-def _say_notes(found: JudgeReport) -> None:
-    for remark in found.notes:
-        note(remark)
 
 
 def _show_test(found: JudgeReport) -> None:
