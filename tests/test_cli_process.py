@@ -175,4 +175,3 @@ def test_completion_knows_commands_and_models(tmp_path: Path) -> None:
 
     assert complete("dissensus", "des").split() == ["describe"]
     assert complete("dissensus", "fit", "--model", "f").split() == ["fmm"]
-    assert complete("dissensus", "score", "--metric", "tot").split() == ["total_variation"]

@@ -304,7 +304,7 @@ def test_copies_of_rows_and_gold_that_nobody_gave_are_told() -> None:
     labels = ds.Annotations.from_arrays(item, who, ["x", "x", "x", "y", "y", "x"])
     copies, *others = ds.describe(labels).notes
     assert copies.startswith("2 rows repeat the item, annotator and label of another, and all count;")
-    assert "duplicates=first" in copies
+    assert "duplicates='first'" in copies
     assert not others
     alone = ds.Annotations.from_arrays(["i1", "i1", "i2"], ["a", "a", "b"], ["x", "x", "y"])
     (said,) = ds.describe(alone).notes

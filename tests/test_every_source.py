@@ -152,7 +152,7 @@ def test_an_unknown_id_does_not_pass_in_silence() -> None:
     with pytest.warns(DissensusWarning, match=line):
         found = MODEL.predict_proba(["i01", "no such", "nor this"])
     np.testing.assert_array_equal(found[1], MODEL.prior_distribution_)
-    with pytest.warns(DissensusWarning, match="'0', '1', '2' and 97 more are no items"):
+    with pytest.warns(DissensusWarning, match="'0', '1', '2' and 97 more and answers as of one never seen"):
         MODEL.predict_proba([str(n) for n in range(100)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -150,9 +150,9 @@ def test_fits_that_may_take_all_the_memory_follow_each_other(monkeypatch: pytest
     monkeypatch.setattr(ds.FMM, "fit", noted)
     models = [ds.FMM(K, max_iter=2) for K in (2, 3, 4)]
     with ds.resources(memory="4GB"):
-        limited = auto.compare(crowd(), models, n_jobs=2)
+        limited = auto.held_out_scores(crowd(), models, n_jobs=2)
     assert most == [1]
-    unlimited = auto.compare(crowd(), models, n_jobs=2)
+    unlimited = auto.held_out_scores(crowd(), models, n_jobs=2)
     assert most == [2]
     assert [row.score for row in limited] == [row.score for row in unlimited]
 

@@ -96,13 +96,6 @@ def test_a_store_is_replaced_whole(tmp_path: Path) -> None:
     assert tree(tmp_path / "empty") == before
 
 
-def test_equal_files_below_different_folders_are_different_labels(tmp_path: Path) -> None:
-    for label in ("yes", "no"):
-        (tmp_path / "votes" / f"label={label}").mkdir(parents=True)
-        (tmp_path / "votes" / f"label={label}" / "part.csv").write_text("item,annotator\n1,a\n")
-    assert ds.write_store(tmp_path / "votes", tmp_path / "store").n_labels == 2
-
-
 @small
 @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ GROUPS = {
         *("annotator_verdicts", "annotators.verdicts.AnnotatorVerdicts", "judge_report"),
         *("judges.report.JudgeReport", "plan_labels", "annotators.plan.LabelPlan", "label_queue"),
         *("annotators.findings.LabelQueue", "annotators.skill.annotator_skills"),
-        *("annotators.skill.AnnotatorSkills"),
+        "annotators.skill.AnnotatorSkills",
     ],
     "Other packages": [
         *("training.torch_dataset", "training.soft_loss", "training.sample_weight_rows"),

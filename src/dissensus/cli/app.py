@@ -59,6 +59,7 @@ OPTION_OF = {
     "annotator": "annotator_column",
     "label": "label_column",
     "n_jobs": "jobs",
+    "n_workers": "jobs",
     "n_draws": "draws",
     "n_boot": "bootstrap",
     "metrics": "metric",

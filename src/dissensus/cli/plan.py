@@ -49,11 +49,12 @@ def plan(
     from dissensus.workflow.runs import open_run
 
     read = opt.Columns(item_column, annotator_column, label_column, label_type, classes).read
-    run = open_run(place, read, items=items, annotators=annotators, draws=True, seed=seed, n_jobs=jobs)
     targets = {"target_interval": target_interval, "target_alpha_width": target_alpha_width}
     asked: dict[str, Any] = {
         name: value for name, value in {"budget": budget, **targets}.items() if value is not None
     }
+    tables = {"items": items, "annotators": annotators}
+    run = open_run(place, read, **tables, draws=bool(asked), seed=seed, n_jobs=jobs)
     planned = plan_labels(run.labels, run.model, **asked) if asked and isinstance(run.model, HPGM) else None
     wanted = budget or (planned.budget if planned is not None and target_interval is not None else None)
     batch = label_queue(run.labels, run.model, budget=wanted or None, each=each)
