@@ -42,7 +42,7 @@ def test_the_demo_prints_what_the_readme_says(tmp_path: Path, monkeypatch: pytes
     assert printed.strip() == block("`make demo` sets up", "text").strip()
     # Refining helps, and what is said to be there is there.
     found = json.loads(Path("demo-output/summary.json").read_text())
-    distance = {row["name"]: row["kl"]["value"] for row in found["contenders"]}
+    distance = {row["model"]: row["KL to the truth"] for row in found["contenders"]}
     assert min(distance.values()) < distance["empirical"] < distance["raw counts"]
     assert Path("demo-output/refined/labels.csv").is_file()
     assert Path("demo-output/crowd/population.csv").is_file()
