@@ -32,6 +32,7 @@ COMMANDS = {
     ],
     "import": ["import", "export.json", "-o", "result/labels.csv", "--items-to", "result/items.csv"],
 }  # fmt: skip
+RESULT = {"store": "result.store"}
 OTHER = [*COMMANDS["fit"], "--set", "max_iter=2"]
 
 
@@ -157,7 +158,7 @@ class Study:
             place = self._fresh(f"undisturbed-{name}")
             told = self._program.run(COMMANDS[name], place, at=-1)
             assert told["code"] == 0, told
-            self._undisturbed[name] = content(place / "result"), told["n"]
+            self._undisturbed[name] = content(place / RESULT.get(name, "result")), told["n"]
         return self._undisturbed[name]
 
     def kill(self, seed: int) -> Outcome:
@@ -169,11 +170,11 @@ class Study:
         at = chance.randint(1, n)
         place = self._fresh("killed")
         told = self._program.run(COMMANDS[name], place, at, number)
-        fault = self._after_kill(name, told, content(place / "result"), expected)
+        fault = self._after_kill(name, told, content(place / RESULT.get(name, "result")), expected)
         again = self._program.run(COMMANDS[name], place)
         if again["code"]:
             fault = fault or f"the second run failed: {again['said']}"
-        elif content(place / "result") != expected:
+        elif content(place / RESULT.get(name, "result")) != expected:
             fault = fault or "the second run wrote something else"
         left = [file.name for file in place.rglob(".*")]
         fault = fault or (f"left behind: {left}" if left else "")
