@@ -66,7 +66,7 @@ def test_language_models_among_people_are_named(tmp_path: Path) -> None:
     rows = "".join(f"i{m},{who},{'xy'[m % 2]}\n" for m in range(6) for who in ("ann", "bob", "gpt-4o"))
     votes = write_votes(tmp_path / "votes.csv", rows)
     told = run("fit", votes, *FMM).stderr
-    assert "1 annotator with the name of a language model (gpt-4o, for one) counts as people do" in told
+    assert "1 language model by name (gpt-4o, for one) among the annotators" in told
     assert f"dissensus judges {votes}" in " ".join(told.split())
     assert "gpt-4o" not in run("fit", votes, *FMM, "--anonymise", "-o", "hidden").stderr
 

@@ -23,6 +23,7 @@ import json
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
@@ -105,30 +106,30 @@ def _installed_file(name: str) -> str:
 # ---- words that messages share ------------------------------------------------------------------------
 
 Spelling = Callable[[str, Any], str]
-_spelling: Spelling | None = None  # None: keywords, as Python has them
+_SPELLING: ContextVar[Spelling | None] = ContextVar("spelling", default=None)  # None: Python's keywords
 
 
 def setting(name: str, value: Any = None) -> str:
     """A setting as its reader can type it: ``label='answer'`` in Python, an option on the command line."""
-    if _spelling is not None:
-        return _spelling(name, value)
+    spelling = _SPELLING.get()
+    if spelling is not None:
+        return spelling(name, value)
     return f"{name}=" if value is None else f"{name}={value!r}"
 
 
 @contextmanager
 def spelled(spelling: Spelling) -> Iterator[None]:
     """Write settings in messages by another function inside the block."""
-    global _spelling
-    before, _spelling = _spelling, spelling
+    token = _SPELLING.set(spelling)
     try:
         yield
     finally:
-        _spelling = before
+        _SPELLING.reset(token)
 
 
 def bad_parameter(owner: object, name: str, rule: str, value: Any) -> ParameterError:
     """One error form for every setting: name, owner, rule, what came."""
-    if _spelling is not None:
+    if _SPELLING.get() is not None:
         return ParameterError(f"{setting(name)} must be {rule}; got {value!r}")
     title = owner if isinstance(owner, str) else type(owner).__name__
     return ParameterError(f"The {name!r} parameter of {title} must be {rule}. Got {value!r} instead.")

@@ -18,6 +18,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -135,7 +136,8 @@ def _refuse_repeated(command: Any, words: Sequence[str]) -> None:
 def shell_spelling(command: Any, words: Sequence[str]) -> Spelling:
     """Spell settings of the library as options of the command that runs, or of the ``import`` it needs."""
     options = {name for parameter in command.params for name in parameter.opts}
-    file = next((word for word in words if Path(word).exists()), "FILE")
+    plain = [word for before, word in pairwise(words) if not before.startswith("-")]  # no option's value
+    file = next((word for word in plain if Path(word).exists()), "FILE")
     # the reading options that were typed belong to the line that imports the file, too
     typed_before = [
         shlex.quote(word)

@@ -86,6 +86,8 @@ def import_labels(
     from dissensus.tables.results import for_spreadsheets, label_table
     from dissensus.tables.write import write_tables
 
+    if items_to is not None and items_to.resolve() == output.resolve():
+        raise DataError(f"{items_to}: is the table of labels too; name another file with --items-to")
     if items_to is not None and labels.item_table is None:
         raise DataError(f"{file}: says nothing about items; leave out --items-to")
     tables = {output: label_table(labels, with_items=items_to is None)}

@@ -158,10 +158,9 @@ def _note_models(labels: Annotations, file: Path) -> None:
 
     found = models_by_name(labels)
     if 0 < len(found) < labels.n_annotators:
-        who = f"{count(len(found), 'annotator')} with the name of a language model ({found[0]}, for one)"
         note(
-            f"{who} {'counts' if len(found) == 1 else 'count'} as people do; to compare them with people: "
-            f"dissensus judges {file}; to leave the vote to people: --annotators TABLE --represent kind=human"
+            f"{count(len(found), 'language model')} by name ({found[0]}, for one) among the annotators; to "
+            f"compare: dissensus judges {file}; to count people alone: --annotators T --represent kind=human"
         )
 
 
@@ -174,11 +173,9 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
         _show_ranks(run)
     if run.gold is not None:
         crossed, plain = run.gold.cross_fitted, run.gold.plain
-        say(
-            f"Gold labels: {crossed.value:.1%} right ({crossed.low:.1%} to {crossed.high:.1%}) on "
-            f"{count(run.gold.n_items, 'item')}, each answered without the help of its own gold label, only "
-            f"with that of others; {plain.value:.1%} without any gold"
-        )
+        ends, items = f"{crossed.low:.1%} to {crossed.high:.1%}", count(run.gold.n_items, "item")
+        say(f"Gold labels: {crossed.value:.1%} right ({ends}) on {items}, each without its own gold label;")
+        say(f"{plain.value:.1%} without any gold")
     elif summary["gold_accuracy"] is not None:
         right = f"{summary['gold_accuracy']:.1%} right"
         say(f"Gold labels: {right}; they trained nothing (--estimate truth learns from them)")

@@ -77,8 +77,7 @@ def plan(
         title = f"The next {len(rows)} of {count(len(batch), 'item')}"
         show_table(title, ["item", "action", "labels", "reason"], rows)
     if batch.n_by_all:
-        unreached = count(batch.n_by_all, "item")
-        note(f"{unreached} more need labels of new people: everybody who may be asked has labelled them")
+        note(f"{count(batch.n_by_all, 'item')} more need labels of new people: all others have labelled them")
     if output is not None:
         say(f"Wrote {output}: {count(len(batch), 'item')}")
 
@@ -89,19 +88,14 @@ def _show_plan(planned: LabelPlan) -> None:
         say(f"{'Enough: ' * planned.stop}{reached:.0%} of the items are as sure as asked for")
     asked = int((planned.n_more > 0).sum())
     if asked:
-        say(
-            f"{count(planned.budget, 'label')} for {count(asked, 'item')}: expected KL from the population "
-            f"{planned.loss.mean():.4f} now, {planned.loss_after.mean():.4f} afterwards "
-            f"({planned.uniform_loss:.4f} if all items got the same); intervals {planned.width.mean():.2f} "
-            f"wide now, {planned.width_after.mean():.2f} afterwards"
-        )
+        loss = f"{planned.loss.mean():.4f} now, {planned.loss_after.mean():.4f} afterwards"
+        even, now, then = planned.uniform_loss, planned.width.mean(), planned.width_after.mean()
+        say(f"{count(planned.budget, 'label')} for {count(asked, 'item')}: expected KL {loss}")
+        say(f"({even:.4f} if all items got the same); intervals {now:.2f} wide now, {then:.2f} afterwards")
     if planned.items_for_alpha is not None:
         alpha, low, high = planned.alpha
-        needed = count(planned.items_for_alpha, "item")
-        say(
-            f"α is {alpha:.3f} ({low:.3f} to {high:.3f}); the width asked for takes {needed}, and there are "
-            f"{len(planned.item):,}"
-        )
+        needed, there = count(planned.items_for_alpha, "item"), len(planned.item)
+        say(f"α is {alpha:.3f} ({low:.3f} to {high:.3f}); the width asked for takes {needed} of {there:,}")
     if len(planned.ask):
         say(f"Whom to ask: {', '.join(map(str, planned.ask[:ASKED]))}{', …' * (len(planned.ask) > ASKED)}")
 

@@ -161,7 +161,4 @@ def score(
     if scores.left_out:
         note(f"left out: {count(scores.left_out, 'item')} of {reference} not found in {estimates}")
     if scores.perhaps_seen:
-        note(
-            f"every item has as many labels in {reference} as in the fit: if they are the same labels, the "
-            "score says how well they are remembered, and nothing about labels to come"
-        )
+        note("as many labels as in the fit: if they are the same, the score is of memory, not of prediction")

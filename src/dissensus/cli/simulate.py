@@ -24,7 +24,7 @@ import typer
 
 from dissensus.cli import options as opt
 from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.terminal import amounts, say, say_page, show_json, show_table
+from dissensus.cli.terminal import amounts, say, say_page, show_table
 
 if TYPE_CHECKING:
     from dissensus.labels.simulation import Simulation
@@ -52,7 +52,6 @@ def simulate(
     seed: opt.Seed = 0,
     output: opt.OutputDirectory = None,
     force: opt.Force = False,
-    as_json: opt.Json = False,
 ) -> None:
     """Draw labels whose truth is known."""
     from dissensus.labels import simulation
@@ -78,9 +77,6 @@ def simulate(
     with last_result():
         command = opt.command_line(context)
         summary = write_simulation(drawn, directory, settings=settings, command=command, force=force)
-    if as_json:
-        show_json(summary)
-        return
     say(amounts(drawn.annotations))
     opt.say_written(directory, summary["files"])
 
@@ -108,6 +104,10 @@ def write_simulation(
 
 # ---- the demo -----------------------------------------------------------------------------------------
 
+STORY = (
+    "A simulated crowd: {n_items} items in {n_item_clusters} clusters, {labels_per_item} labels each,",
+    "by {n_annotators} annotators in {n_annotator_clusters} clusters. What would the population answer?",
+)
 CROWD: dict[str, Any] = {
     "n_items": 600,
     "n_annotators": 60,
@@ -121,11 +121,7 @@ CROWD: dict[str, Any] = {
 
 @app.command(epilog=examples("dissensus demo", "dissensus demo --seed 3 -o demo-output"))
 def demo(
-    context: typer.Context,
-    seed: opt.Seed = 0,
-    output: opt.OutputDirectory = None,
-    force: opt.Force = False,
-    as_json: opt.Json = False,
+    context: typer.Context, seed: opt.Seed = 0, output: opt.OutputDirectory = None, force: opt.Force = False
 ) -> None:
     """Show how close models come to a simulated truth."""
     from dissensus.evaluate.bootstrap import bootstrap_interval
@@ -159,17 +155,8 @@ def demo(
         write_simulation(simulation, folder / "crowd", settings=CROWD, command=command)
         write_run(run, folder / "refined", command=command, source="crowd/annotations.csv", page=page)
         contenders = [dict(zip(columns, row, strict=True)) for row in rows]
-        summary = write_summary(folder, {"command": command, "crowd": CROWD, "contenders": contenders})
-    if as_json:
-        show_json(summary)
-        return
-    say(
-        f"A simulated crowd: {CROWD['n_items']} items in {CROWD['n_item_clusters']} clusters, "
-        f"{CROWD['labels_per_item']} labels each,",
-        f"by {CROWD['n_annotators']} annotators in {CROWD['n_annotator_clusters']} clusters. "
-        "What would the whole population answer?",
-        "",
-    )
+        write_summary(folder, {"command": command, "crowd": CROWD, "contenders": contenders})
+    say(*(line.format(**CROWD) for line in STORY), "")
     show_table("How close each comes (nats, lower is better)", columns, rows, best=0)
     say(f"Refined labels ({run.model}): {directory / 'refined' / 'labels.csv'}")
     say(f"The crowd and its truth: {directory / 'crowd'}")

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Format", "load_export", "recognise"]
 
 
-_LOOK = 20_000  # bytes of a log that tell what it is
 Fields = Mapping[str, Any]
 
 
@@ -169,7 +168,7 @@ def recognise(path: str | Path) -> str | None:
             split = {flat.SPLIT.item, flat.SPLIT.annotator, "label"}
             if key == "columns" and isinstance(value, list) and split <= set(map(str, value)):
                 return "pldl"
-            start = bytes(source.raw[:_LOOK])
+            start = bytes(source.raw[:20_000])
             if key == "version" and all(f'"{word}"'.encode() in start for word in json_records.INSPECT_KEYS):
                 return "inspect"
             with source.text("ignore") as text:

@@ -123,15 +123,16 @@ def read_annotations(
         from dissensus.large.store import is_store, open_annotations
 
         kept = provided("load_labels")(Path(source)) if is_ours(Path(source)) else None
-        if kept is not None:  # the labels of a finished run
-            return with_side_tables(kept, items, annotators, gold, ("item", "annotator"), True)
-        if is_store(Path(source)):
-            if wanted.named or classes is not None or (duplicates, layout, format) != ("keep", None, None):
+        if kept is not None or is_store(Path(source)):
+            settled = wanted.named or classes is not None or (kept is not None and label_type is not None)
+            if settled or (duplicates, layout, format) != ("keep", None, None):
                 raise DataError(
-                    f"{os.fspath(source)}: is a store, whose columns, label set and duplicates were settled "
-                    "when it was written; leave these options out, or write it anew"
+                    f"{os.fspath(source)}: is a store or a run, whose columns, classes and duplicates were "
+                    "settled when it was written; leave these options out, or read the files anew"
                 )
             tables = {"items": items, "annotators": annotators, "gold": gold}
+            if kept is not None:
+                return with_side_tables(kept, items, annotators, gold, ("item", "annotator"), True)
             return _warned(open_annotations(source, **tables, label_type=label_type))
     if _is_export(source, format, layout, (annotator, label)):
         from dissensus.importers import load_export

@@ -49,10 +49,14 @@ def torch_dataset(model: Any, x: Any, *, weight: str = "equal") -> Any:
 
 
 def rows_of_items(model: Model, x: Any) -> Any:
-    """Put the rows of x in the order of a model's items, by their ids where pandas has them."""
+    """Put the rows of x in the order of a model's items, by their ids where a frame has them."""
     model._check_fitted()
-    for name in {model.columns_.get("item"), "item"} & set(getattr(x, "columns", ())):
-        x = x.set_index(name) if hasattr(x, "set_index") else x
+    names = list(getattr(x, "column_names", getattr(x, "columns", ())))
+    key = next((name for name in (model.columns_.get("item"), "item") if name in names), None)
+    if key is not None and hasattr(x, "set_index"):
+        x = x.set_index(key)
+    elif key is not None:
+        raise DataError(f"x has a column {key!r}; give a pandas frame, whose rows find their items by it")
     placed = by_item(x, model.item_vocabulary_, "x")
     n, n_rows = len(model.items_), x.shape[0] if hasattr(x, "shape") else len(x)
     if placed is None and n_rows != n:

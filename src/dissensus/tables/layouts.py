@@ -140,9 +140,9 @@ def guess_layout(table: Table, wanted: Wanted) -> Layout:
     if isinstance(wanted.label, list | tuple):
         return "counts"
     names = table.columns
-    if sum(name.startswith(COUNT) for name in names) > 1:  # as ``dissensus import`` writes them
-        return "counts"
     plain = wanted.annotator or wanted.label or has_column(names, "annotator") or has_column(names, "label")
+    if not plain and sum(name.startswith(COUNT) for name in names) > 1:  # as ``dissensus import`` writes them
+        return "counts"
     if plain or len(names) < 3:
         return "long"
     return "wide" if is_wide(first_rows(table)) else "long"

@@ -171,16 +171,20 @@ def label_table(annotations: Annotations, with_items: bool = False) -> pa.Table:
 
     from dissensus.tables.layouts import COUNT
 
+    rows = annotations.item
     if annotations.anonymous:
         counts = {f"{COUNT}{name}": annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
-        return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
-    roles = zip(("item", "annotator", "label"), annotations.vocabularies, annotations.columns, strict=True)
-    table = pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in roles})
+        table = pa.table({"item": annotations.item_vocabulary.arrow} | counts)
+        rows = np.arange(annotations.n_items, dtype=np.int32)
+    else:
+        names = ("item", "annotator", "label")
+        roles = zip(names, annotations.vocabularies, annotations.columns, strict=True)
+        table = pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in roles})
     if annotations.label_type != "pairwise":
         known = annotations.item_table if with_items and annotations.item_table is not None else pa.table({})
         for name in known.column_names[1:]:
             if name not in table.column_names and not pa.types.is_nested(known[name].type):
-                table = table.append_column(name, known[name].take(pa.array(annotations.item)))
+                table = table.append_column(name, known[name].take(pa.array(rows)))
         return table
     left, right = (annotations.item_column(side)[annotations.item] for side in ("left", "right"))
     pairs = zip(table["item"].to_pylist(), left, right, strict=True)

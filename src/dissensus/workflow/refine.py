@@ -238,11 +238,9 @@ def fit(
 def _read(labels: Any, reading: Mapping[str, Any]) -> Annotations:
     """Read labels with the settings given to ``fit``."""
     read = provided("read_annotations")
-    known = inspect.signature(read).parameters
-    for name in reading:
-        if name not in known:
-            hint = did_you_mean(name, [*known, *inspect.signature(fit).parameters])
-            raise UnknownSettingError(f"there is no setting {name!r} of fit; {hint}see help(dissensus.fit)")
+    for name in reading.keys() - inspect.signature(read).parameters.keys():
+        hint = did_you_mean(name, [*inspect.signature(read).parameters, *inspect.signature(fit).parameters])
+        raise UnknownSettingError(f"there is no setting {name!r} of fit; {hint}see help(dissensus.fit)")
     annotations: Annotations = read(labels, **reading)
     return annotations
 

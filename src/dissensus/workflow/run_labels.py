@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import numbers
@@ -39,7 +40,7 @@ def save_labels(labels: Annotations, folder: Path) -> None:
         "anonymous": labels.anonymous,
         "frame_kind": labels.frame_kind,
         "columns_read": dict(labels.columns_read),
-        "store": None if origin is None else str(origin.path),
+        "store": None if origin is None else [str(origin.path), origin.seal],
     }
     names = ("item", "annotator", "label")
     rows: dict[str, Any] = {name: pa.array([], pa.string()) for name in names}
@@ -55,7 +56,8 @@ def save_labels(labels: Annotations, folder: Path) -> None:
     if labels.gold is not None:
         items = pa.table({"item": labels.item_vocabulary.arrow}) if items is None else items
         items = items.append_column(GOLD, pa.array(labels.gold))
-    for side, name in ((items, ITEMS), (labels.annotator_table, PEOPLE)):
+    people = None if pseudonymous(labels) else labels.annotator_table  # attributes may name who they are
+    for side, name in ((items, ITEMS), (people, PEOPLE)):
         if side is not None:
             parquet.write_table(side, folder / name)
 
@@ -84,9 +86,12 @@ def load_labels(folder: Path) -> Annotations | None:
         gold = numbers(items.column(GOLD).combine_chunks()).astype(np.int32)
         items = items.drop_columns([GOLD])
     if about["store"] is not None:
-        from dissensus.large.store import open_annotations
+        from dissensus.large.store import is_store, open_annotations, read_manifest
 
-        labels = open_annotations(about["store"], items=items, annotators=people)
+        store, seal = Path(about["store"][0]), about["store"][1]
+        if not is_store(store) or read_manifest(store).seal != seal:
+            raise DataError(f"{folder}: the store of its labels, {store}, is gone or another one; fit again")
+        labels = open_annotations(store, items=items, annotators=people, label_type=about["label_type"])
         return replace(labels, gold=gold) if gold is not None else labels
     labels = Annotations.from_arrays(
         *(rows.column(name) for name in ("item", "annotator", "label")),

@@ -33,8 +33,9 @@ from dissensus.evaluate.gold import judged_items, right_rows
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.rows import joined
+from dissensus.labels.sources import provided
 from dissensus.labels.vocabulary import arrow_table
-from dissensus.models import build_model, name_of
+from dissensus.models import RUN_SETTINGS, build_model, name_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from dissensus.evaluate.select import Selection
 
 from dissensus.workflow.refine import BY_REPRESENT, FITTED, TEST_SIZE, Refinement, fit, fit_told, timed
-from dissensus.workflow.run_labels import load_labels, save_labels
+from dissensus.workflow.run_labels import ROWS, save_labels
 
 LABELS, MODEL, REPORT = LABELS_FILE, "model.safetensors", "report.html"
 CELLS, MODEL_SUFFIX = "cells.csv", ".safetensors"
@@ -277,28 +278,26 @@ def load_run(place: Path) -> SavedRun:
     if not is_run(place):
         raise DataError(f"{place}: is no run and no saved model; fit the labels first: dissensus fit {place}")
     if not place.is_dir():
-        model = load_model(place)
-        return SavedRun(model, {}, None, model.training_labels() if isinstance(model, HPGM) else None)
+        return SavedRun(load_model(place), {}, None)
     known, cells = read_summary(place), None
     if not (place / MODEL).is_file():
         raise DataError(f"{place}: holds no fitted model; name the directory that fit or select wrote")
     if (place / CELLS).is_file():
         with (place / CELLS).open(newline="", encoding="utf-8") as file:
             cells = list(csv.DictReader(file))
-    return SavedRun(load_model(place / MODEL), known, cells, load_labels(place))
+    return SavedRun(load_model(place / MODEL), known, cells)
 
 
 def open_labels(place: Path, read: Read, *, items: Any = None, annotators: Any = None) -> Annotations:
     """The labels of a file, or those that a finished run keeps, with these tables joined."""
-    sides = {
-        name: table for name, table in (("items", items), ("annotators", annotators)) if table is not None
-    }
-    if not is_run(place):
-        return read(place, **sides)
-    labels = load_labels(place) if place.is_dir() else load_run(place).labels
-    if labels is None:
-        raise DataError(f"{place}: does not keep its labels; name their file")
-    return with_side_tables(labels, items, annotators, None, ("item", "annotator"), False)
+    if is_run(place) and (place.is_file() or not (place / ROWS).is_file()):
+        model = load_run(place).model
+        if not isinstance(model, HPGM):
+            raise DataError(f"{place}: does not keep its labels; name their file")
+        labels = model.training_labels()
+        return with_side_tables(labels, items, annotators, None, ("item", "annotator"), False)
+    sides = {"items": items, "annotators": annotators}
+    return read(place, **{name: table for name, table in sides.items() if table is not None})
 
 
 def open_run(
@@ -354,6 +353,8 @@ def people_of(place: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) -> tu
     if kept is not None:
         return kept
     run = open_run(place, read, draws=True, seed=seed, n_jobs=n_jobs)
+    if run.labels.anonymous:
+        raise DataError(f"{place}: its labels are counts, which do not say who gave them; give labels")
     if run.labels.label_type == "numeric":
         table = annotator_table(Refinement(run.labels, run.model, [], "", seed))
         return {name: table[name].to_pylist() for name in table.column_names}, ""
@@ -385,22 +386,23 @@ def update_run(
     if not place.is_dir() and directory == place:
         raise DataError(f"{place}: is a model without a run; name a directory to write")
     check_output(directory)
-    if saved.labels is None:
-        raise DataError(f"{place}: does not keep its labels; fit the old and the new labels together")
-    old, before, seconds = saved.labels, saved.labels.n_labels, dict[str, float]()
+    old = open_labels(place, provided("read_annotations"))
+    before, seconds = old.n_labels, dict[str, float]()
+    known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
+    seed, estimate = known.get("seed", getattr(saved.model, "seed", 0)), known.get("estimate", "population")
     _refuse_update(place, old, new)
     if old.label_type == "numeric":  # ratings may be numbers that nobody gave before
         codes, numbers = old.class_vocabulary.extended(new.class_vocabulary)
         old = replace(old, label=codes[old.label], class_vocabulary=numbers)
     both = _with_both_tables(joined(old, in_classes(new, old.class_vocabulary)), old, new)
-    with timed("update", seconds), shown() as tell, fit_told(saved.model, 0.0, tell):
-        if isinstance(saved.model, HPGM) and saved.model.can_continue:
-            model: Model = saved.model.update(new)
-        else:
-            model = type(saved.model)(**saved.model.get_params(deep=False)).fit(both)
-    known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
-    seed, estimate = known.get("seed", getattr(model, "seed", 0)), known.get("estimate", "population")
-    run = Refinement(both, model, [], "", seed, seconds, estimate=estimate)
+    if isinstance(saved.model, HPGM) and saved.model.can_continue:
+        with timed("update", seconds), shown() as tell, fit_told(saved.model, 0.0, tell):
+            model = saved.model.update(new)
+        run = Refinement(both, model, [], "", seed, seconds, estimate=estimate)
+    else:
+        given = saved.model.get_params(deep=False)
+        settings = {name: value for name, value in given.items() if name not in RUN_SETTINGS}
+        run = fit(both, name_of(saved.model), settings, estimate=estimate, seed=seed, test_size=0)
     fresh = {
         "new_items": int((old.item_vocabulary.codes(new.item_vocabulary) < 0).sum()),
         "new_annotators": int((old.annotator_vocabulary.codes(new.annotator_vocabulary) < 0).sum()),
@@ -418,10 +420,17 @@ def update_run(
 
 
 def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> Annotations:
-    """The labels with the side tables of the old and the new ones, rows of the old first."""
+    """The labels with the side tables and gold of the old and the new ones, rows of the old first."""
     import pyarrow as pa
 
-    tables: dict[str, pa.Table] = {}
+    tables: dict[str, Any] = {}
+    gold: dict[Any, Any] = {}
+    for labels in (new, old):
+        if labels.gold is not None:
+            items = np.flatnonzero(labels.gold >= 0)
+            gold |= dict(zip(labels.items[items], labels.classes[labels.gold[items]], strict=True))
+    if gold:
+        tables["gold"] = {"item": list(gold), "label": list(gold.values())}
     for key in ("item", "annotator"):
         parts = [table for labels in (old, new) if (table := getattr(labels, f"{key}_table")) is not None]
         if parts:
