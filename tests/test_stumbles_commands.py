@@ -199,3 +199,49 @@ def test_every_page_installs_by_the_same_line() -> None:
         assert "pip install dissensus" not in text, page
         assert "pip install 'dissensus" not in text, page
         assert "pip install ." not in text, page
+
+
+# ---- what belongs to labels outlives saving, loading and updating -------------------------------------
+
+
+def test_an_update_keeps_gold_and_the_question() -> None:
+    votes()
+    Path("gold.csv").write_text("item,label\n" + "".join(f"i{m},{'xyz'[m % 3]}\n" for m in range(12)))
+    words = ["--model", "dawid-skene", "--estimate", "truth", "--gold", "gold.csv", "--no-report"]
+    run("fit", "votes.csv", *words, "-o", "refined")
+    write_votes(Path("new.csv"), "i1,new,x\ni2,new,y\n")
+    run("update", "refined", "new.csv", "-o", "later", "--no-report")
+    summary = json.loads(Path("later/summary.json").read_text())
+    assert summary["estimate"] == "truth"
+    assert summary["gold"]["n_items"] == 12
+    assert ds.read_annotations("later").gold is not None
+
+
+def test_attributes_stay_out_of_an_anonymous_run() -> None:
+    votes()
+    Path("people.csv").write_text("annotator,email\n" + "".join(f"a{n},a{n}@x.org\n" for n in range(5)))
+    words = ["--annotators", "people.csv", "--anonymise", "--model", "fmm", "-k", 2, "--test-size", 0]
+    run("fit", "votes.csv", *words, "-o", "hidden")
+    assert not any(b"@x.org" in file.read_bytes() for file in Path("hidden").rglob("*") if file.is_file())
+
+
+def test_a_run_notices_that_its_store_was_written_anew() -> None:
+    votes()
+    run("import", "votes.csv", "-o", "votes.store")
+    run("fit", "votes.store", "--model", "majority", "--test-size", 0, "--no-report", "-o", "refined")
+    run("import", votes(seed=5), "-o", "votes.store")
+    assert "is gone or another one" in failure("describe", "refined")
+    assert "24 items" in run("export", "refined", "-o", "labels.jsonl").stdout
+
+
+def test_a_table_of_labels_may_count_other_things() -> None:
+    rows = "".join(f"i{m},a{n},{'xy'[m % 2]},{m},{n}\n" for m in range(6) for n in range(3))
+    Path("votes.csv").write_text("item,annotator,label,count_likes,count_shares\n" + rows)
+    assert json.loads(run("describe", "votes.csv", "--json").stdout)["class_counts"] == {"x": 9, "y": 9}
+
+
+def test_settings_of_reading_are_refused_for_a_run() -> None:
+    votes()
+    run("fit", "votes.csv", "--model", "majority", "--test-size", 0, "--no-report", "-o", "refined")
+    assert "is a store or a run" in failure("describe", "refined", "--classes", "x,y,z")
+    assert ds.fit("refined", "majority", test_size=0).annotations.n_labels == 120

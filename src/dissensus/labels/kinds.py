@@ -200,7 +200,7 @@ def _offers(annotations: Annotations) -> tuple[str, ...]:
         parts = [part.strip() for name in several for part in name.split(mark) if part.strip()]
         n_known, n_parts = len(set(parts) & set(names)), len(set(parts))
         # the mark cuts labels into other labels, or into parts that come again and again
-        if several and (2 * n_known >= n_parts or (len(several) > 1 and len(parts) >= 2 * n_parts)):
+        if len(several) > 1 and (2 * n_known > n_parts or len(parts) >= 2 * n_parts):
             notes.append(
                 f"labels such as {quoted(several[0])} may be sets; if so, say {setting('separator', mark)}"
             )
