@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +193,7 @@ def test_fit_picks_it_and_the_page_is_true(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "r.csv", index=False)
     said = run("fit", tmp_path / "r.csv", "-o", tmp_path / "out")
     assert "different numbers" in said.stdout
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["model"] == "ratings"
     written = pd.read_csv(tmp_path / "out" / "labels.csv")
     assert list(written.columns) == ["item", "estimate", "low", "high", "n_labels"]
     model = ds.load(tmp_path / "out" / "model.safetensors")

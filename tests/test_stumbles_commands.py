@@ -245,3 +245,61 @@ def test_settings_of_reading_are_refused_for_a_run() -> None:
     run("fit", "votes.csv", "--model", "majority", "--test-size", 0, "--no-report", "-o", "refined")
     assert "is a store or a run" in failure("describe", "refined", "--classes", "x,y,z")
     assert ds.fit("refined", "majority", test_size=0).annotations.n_labels == 120
+
+
+# ---- a table that a new user brought ------------------------------------------------------------------
+
+
+def with_texts(differing: int) -> Path:
+    """Votes with the text of each item, of which some items have it in two versions."""
+    rows = [
+        f"{m},a{n},{'xy'[(m + n) % 2]},Text of comment {m}{' ' * (n == 0 and m < differing)}"
+        for m in range(30)
+        for n in range(3)
+    ]
+    file = Path("votes.csv")
+    file.write_text("item,annotator,Is it toxic?,Comment Text,Notes\n" + "".join(f"{row},\n" for row in rows))
+    return file
+
+
+def test_a_text_in_two_versions_is_kept_and_told() -> None:
+    with pytest.warns(ds.DissensusWarning, match="'Comment Text' differs within 1 of 30 items"):
+        labels = ds.read_annotations(with_texts(1), label="Is it toxic?")
+    assert labels.item_column("text")[3].startswith("Text of comment")
+    # what differs within most items describes labels, not items
+    assert ds.read_annotations(with_texts(20), label="Is it toxic?").item_table is None
+
+
+def test_remarks_are_not_suggested_and_remedies_keep_what_was_typed() -> None:
+    line = failure("fit", with_texts(0))
+    assert "did you mean" not in line
+    assert "Is it toxic?" in line
+    Path("votes.csv").write_text(Path("votes.csv").read_text().replace(",x,", ",X,", 1))
+    told = run(
+        "fit", "votes.csv", "--label-column", "Is it toxic?", "-m", "majority", "--test-size", 0
+    ).stderr
+    said = "dissensus import votes.csv --label-column 'Is it toxic?' --ignore-case -o labels.csv"
+    assert said in " ".join(told.split())
+
+
+def test_import_keeps_the_texts() -> None:
+    run("import", with_texts(0), "--label-column", "Is it toxic?", "-o", "labels.csv")
+    assert ds.read_annotations("labels.csv").item_column("text")[0].startswith("Text of comment")
+    words = ["--label-column", "Is it toxic?", "-o", "a.csv", "--items-to", "a.csv"]
+    assert "name another file with --items-to" in failure("import", "votes.csv", *words)
+    assert not Path("a.csv").exists()
+
+
+def test_fit_in_python_takes_settings_of_reading() -> None:
+    run_ = ds.fit(with_texts(0), "majority", label="Is it toxic?", test_size=0)
+    assert run_.annotations.n_classes == 2
+    with pytest.raises(ds.DissensusError, match="no setting 'fsat' of fit; did you mean 'fast'"):
+        ds.fit("votes.csv", fsat=True)
+
+
+def test_an_update_says_what_is_new() -> None:
+    votes()
+    run("fit", "votes.csv", "--model", "majority", "--test-size", 0, "--no-report", "-o", "refined")
+    write_votes(Path("new.csv"), "i001,a0,x\ni1,new,x\n")
+    told = run("update", "refined", "new.csv", "-o", "later", "--no-report").stdout
+    assert "2 labels added, 1 new item, 1 new annotator; 122 in all" in told

@@ -372,7 +372,6 @@ ranked_probability_score = _mean_of(ranked_probability_score_rows)
 entropy_difference = _mean_of(entropy_difference_rows)
 accuracy = _mean_of(accuracy_rows)
 onehot_accuracy = _mean_of(onehot_accuracy_rows)
-log_probability = _mean_of(log_probability_rows)
 sampling_floor = _mean_of(sampling_floor_rows)
 lewidi_cross_entropy = _mean_of(lewidi_cross_entropy_rows)
 

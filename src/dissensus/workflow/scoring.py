@@ -32,8 +32,8 @@ from dissensus.tables.labels_file import LABEL, LABELS_FILE, N_LABELS, probabili
 from dissensus.tables.results import is_ours
 from dissensus.tables.source import open_source
 from dissensus.tables.tables import open_table
+from dissensus.workflow.runs import MODEL_SUFFIX
 
-MODEL_SUFFIX = ".safetensors"
 LABELS = "labels by annotators"  # the kind of a reference
 LABEL_METRICS = ("accuracy", "macro_f1", "weighted_f1", "onehot_accuracy", "lewidi_f1")
 SUITED: dict[str, tuple[str, ...]] = {
