@@ -303,3 +303,18 @@ def test_an_update_says_what_is_new() -> None:
     write_votes(Path("new.csv"), "i001,a0,x\ni1,new,x\n")
     told = run("update", "refined", "new.csv", "-o", "later", "--no-report").stdout
     assert "2 labels added, 1 new item, 1 new annotator; 122 in all" in told
+
+
+def test_rows_of_a_frame_that_cannot_be_placed_are_refused() -> None:
+    pl = pytest.importorskip("polars")
+    model = ds.MajorityVote().fit(ds.read_annotations(votes()))
+    shuffled = pl.DataFrame({"item": list(model.items_)[::-1], "x": range(len(model.items_))})
+    with pytest.raises(ds.DissensusError, match="give a pandas frame, whose rows find their items by it"):
+        ds.training.sample_weight_rows(model, shuffled)
+
+
+def test_columns_called_as_crowd_kit_calls_them_need_no_note() -> None:
+    Path("votes.csv").write_text("task,worker,label\n1,a,x\n1,b,y\n2,a,x\n2,b,x\n")
+    assert "read item from" not in run("describe", "votes.csv").stderr
+    Path("votes.csv").write_text("tweet_id,worker,label\n1,a,x\n1,b,y\n2,a,x\n2,b,x\n")
+    assert "read item from 'tweet_id'" in run("describe", "votes.csv").stderr
