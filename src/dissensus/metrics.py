@@ -373,6 +373,7 @@ entropy_difference = _mean_of(entropy_difference_rows)
 accuracy = _mean_of(accuracy_rows)
 onehot_accuracy = _mean_of(onehot_accuracy_rows)
 sampling_floor = _mean_of(sampling_floor_rows)
+log_probability = _mean_of(log_probability_rows)
 lewidi_cross_entropy = _mean_of(lewidi_cross_entropy_rows)
 
 #: Name -> metric, for the command line: all of these take (gold, predicted).
