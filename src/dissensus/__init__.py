@@ -1,6 +1,6 @@
-"""From the disagreeing labels of many annotators to the distribution of labels a population would give.
+"""Estimate, from the labels of annotators who disagree, the distribution of labels of a whole population.
 
-Names are loaded when first used, so that ``import dissensus`` stays quick.
+Names are imported when first used, so that ``import dissensus`` is fast.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import importlib
 from typing import Any
 
 from dissensus._version import __version__
-from dissensus.labels import sources
+from dissensus.labels import register
 from dissensus.models import MODELS
 
-# public name -> the module it lives in; those of models come from their registry (models/__init__.py)
-_HOMES = {
+# public name -> its module; models are added from their registry (models/__init__.py)
+_PUBLIC_NAMES = {
     "DissensusError": "errors",
     "DissensusWarning": "errors",
     "Annotations": "labels.annotations",
     "read_annotations": "importers.read",
     "write_labels": "tables.write",
     "write_store": "large.packing",
-    "load": "text.guided.files",
+    "load": "text.guided",
     "describe": "labels.description",
     "simulate": "labels.simulation",
     "fit": "workflow.refine",
@@ -32,16 +32,16 @@ _HOMES = {
     "annotator_verdicts": "annotators.verdicts",
     "judge_report": "judges.report",
     "plan_labels": "annotators.plan",
-    "label_queue": "annotators.findings",
+    "label_queue": "annotators.plan",
     "write_report": "report.page",
     "GuidedClassifier": "text.guided.classifier",
 }
-# public submodule -> where it lies
-_MODULES = {name: name for name in ("datasets", "metrics", "text")}
-_MODULES |= {name: f"integrations.{name}" for name in ("training", "mlflow")}
+# public submodule -> its path
+_SUBMODULES = {name: name for name in ("datasets", "metrics", "text")}
+_SUBMODULES |= {name: f"integrations.{name}" for name in ("training", "mlflow")}
 
 # Functions that the core (docs/architecture.md) needs of rooms that it may not import.
-sources.register(
+register(
     read_annotations="dissensus.importers.read:read_annotations",
     export_formats="dissensus.importers:export_formats",
     export_title="dissensus.importers:export_title",
@@ -49,18 +49,18 @@ sources.register(
     load_labels="dissensus.workflow.run_labels:load_labels",
 )
 
-for _home in MODELS.values():
-    _module, _class = _home.removeprefix("dissensus.").split(":")
-    _HOMES[_class] = _module
+for _path in MODELS.values():
+    _module, _class = _path.removeprefix("dissensus.").split(":")
+    _PUBLIC_NAMES[_class] = _module
 
-__all__ = ["__version__", *_HOMES, *_MODULES]
+__all__ = ["__version__", *_PUBLIC_NAMES, *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(f"dissensus.{_HOMES[name]}"), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"dissensus.{_MODULES[name]}")
+    if name in _PUBLIC_NAMES:
+        value = getattr(importlib.import_module(f"dissensus.{_PUBLIC_NAMES[name]}"), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"dissensus.{_SUBMODULES[name]}")
     else:
         raise AttributeError(f"module 'dissensus' has no attribute {name!r}")
     globals()[name] = value

@@ -1,6 +1,6 @@
-"""All that a fit in memory needs: blocks of labels, threads, restarts and a monitor of convergence.
+"""Engine of a fit in memory: blocks of labels, threads, restarts and a monitor of convergence.
 
-The loop of a model stands in the model's own file and reads downward::
+The loop of a model is in the model's own file and reads downward::
 
     blocks = engine.blocks(labels, layout)                    # consecutive items, laid out for the steps
     restarts = Restarts(engine, n_restarts, seed, max_iter, tol)
@@ -29,7 +29,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import bad_parameter
+from dissensus.errors import bad_parameter, setting_variable
 from dissensus.numerics import Array
 from dissensus.params import n_cores
 from dissensus.progress import Progress, ShowProgress, in_words, shown
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
 
 Result = TypeVar("Result")
-State = TypeVar("State")  # what a loop learns: a dataclass of arrays, numbers and such dataclasses
+State = TypeVar("State")  # parameters that a loop learns: a dataclass of arrays, numbers and dataclasses
 Codes = NDArray[np.int32]
 
 LABELS_PER_SHARD = 1 << 15  # a shard's messages should fit a core's cache
-MIN_BLOCKS = 16  # of one shard each; from twice as many shards on, blocks have several
+MIN_BLOCKS = 16  # blocks have several shards only if there are at least twice as many shards
 MAX_SHARDS_PER_BLOCK = 64  # about two million labels
-SHOWN_AFTER = 1.0  # seconds: a shorter fit shows no progress of its own accord
+SECONDS_BEFORE_PROGRESS = 1.0  # a shorter fit shows no progress unless asked
 
 
 # ---- blocks -------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ SHOWN_AFTER = 1.0  # seconds: a shorter fit shows no progress of its own accord
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Consecutive items and their labels; item codes count from the shard's first item."""
+    """Labels of consecutive items; item codes count from the shard's first item."""
 
     n_items: int
     n_classes: int
@@ -71,7 +71,7 @@ class Shard:
 
     @cached_property
     def counts(self) -> Array:
-        """(items, classes): label counts as floats, ready for products."""
+        """Label counts, (items, classes), as floats."""
         M, P = self.n_items, self.n_classes
         cells = self.item * np.int64(P) + self.label
         return np.bincount(cells, minlength=M * P).reshape(M, P).astype(np.float64)
@@ -79,16 +79,16 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A run of consecutive shards: the unit of work. ``item_bounds`` and ``row_bounds`` bound its shards."""
+    """Run of consecutive shards, the unit of work; ``item_bounds`` and ``row_bounds`` delimit its shards."""
 
-    labels: Any  # Annotations, or what has their columns and sizes
+    labels: Any  # Annotations, or an object with their columns and sizes
     item_bounds: tuple[int, ...]
     row_bounds: tuple[int, ...]
     items: slice  # rows of this block in a table of all items
-    rows: slice  # and in a table of all labels
+    rows: slice  # rows of this block in a table of all labels
 
     def shard(self, first: int = 0, last: int = -1) -> Shard:
-        """The labels between two of the ends as one shard; all of the block by default."""
+        """Return the labels between two shard bounds as one shard; the whole block by default."""
         start, stop = self.item_bounds[first], self.item_bounds[last]
         rows = slice(self.row_bounds[first], self.row_bounds[last])
         item = self.labels.item[rows] - np.int32(start)
@@ -98,7 +98,7 @@ class Block:
 
 def cut_blocks(labels: Annotations) -> list[Block]:
     """Cut labels into shards of about ``LABELS_PER_SHARD`` labels, and the shards into blocks."""
-    # a shard ends with the item that reaches its number of labels: an item is never cut
+    # A shard ends with the item that reaches its number of labels, so an item is never divided.
     marks = np.arange(LABELS_PER_SHARD, labels.n_labels, LABELS_PER_SHARD)
     ends = np.searchsorted(labels.item_pointers, marks)
     items = np.unique(np.concatenate([[0], ends, [labels.n_items]]))
@@ -107,8 +107,9 @@ def cut_blocks(labels: Annotations) -> list[Block]:
     for first in range(0, n_shards, size):
         item_bounds = items[first : first + size + 1].tolist()
         row_bounds = rows[first : first + size + 1].tolist()
-        own_items, own_rows = slice(item_bounds[0], item_bounds[-1]), slice(row_bounds[0], row_bounds[-1])
-        blocks.append(Block(labels, tuple(item_bounds), tuple(row_bounds), own_items, own_rows))
+        block_items = slice(item_bounds[0], item_bounds[-1])
+        block_rows = slice(row_bounds[0], row_bounds[-1])
+        blocks.append(Block(labels, tuple(item_bounds), tuple(row_bounds), block_items, block_rows))
     return blocks
 
 
@@ -116,13 +117,13 @@ def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Add the statistics of blocks, entry by entry, in their order."""
     sums: list[Any] = []
     for part in parts:
-        sums = [have + more for have, more in zip(sums, part, strict=True)] if sums else list(part)
+        sums = [a + b for a, b in zip(sums, part, strict=True)] if sums else list(part)
     return tuple(sums)
 
 
 @dataclass(eq=False)
 class Blocks:
-    """The blocks of some labels, laid out for a model's steps."""
+    """Blocks of labels, laid out for a model's steps."""
 
     engine: Engine
     blocks: list[Block]
@@ -130,22 +131,22 @@ class Blocks:
     layouts: dict[int, Any] = field(default_factory=dict)  # by number of the block, built when first needed
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
-        """Yield ``step(layout, own, **common)`` of every block, in order; ``each`` has one ``own`` per block.
+        """Yield ``step(layout, argument, **common)`` for every block, in order.
 
-        Without ``each``, ``step(layout, **common)``.
+        ``each`` has one argument per block; without it, ``step(layout, **common)`` is called.
         """
-        own = list(each)
+        arguments = list(each)
         for name, value in common.items():
-            if isinstance(value, np.ndarray):  # C order, as after pickling: it can change the last bits
+            if isinstance(value, np.ndarray):  # C order, as after unpickling: layout can change the last bits
                 common[name] = np.ascontiguousarray(value)
 
         def run(number: int) -> Result:
-            return step(self.layout(number), *own[number : number + 1], **common)
+            return step(self.layout(number), *arguments[number : number + 1], **common)
 
         return self.engine.map_lazily(run, range(len(self.blocks)))
 
     def layout(self, number: int) -> Any:
-        """The layout of a block."""
+        """Return the layout of a block, built when first needed."""
         if number not in self.layouts:
             self.layouts[number] = self.lay_out(self.blocks[number])
         return self.layouts[number]
@@ -156,13 +157,13 @@ class Blocks:
 
 @dataclass(eq=False)
 class Engine:
-    """Threads of this process, and everything in memory."""
+    """Fit on the threads of this process, with all arrays in memory."""
 
     n_threads: int = 1
     pool: ThreadPoolExecutor | None = None
     n_labels: int = 1
     dtype: Any = np.float64  # precision of messages
-    progress: Progress | None = None  # once the fit is shown
+    progress: Progress | None = None  # set once progress is shown
     show: ShowProgress = False
     displays: ExitStack = field(default_factory=ExitStack)  # closed when the fit ends
     title: str = "fit"
@@ -178,10 +179,10 @@ class Engine:
         return Blocks(self, cut_blocks(labels), lay_out)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-        """An array for steps to fill, in the memory of an earlier one of this shape that is no longer used.
+        """Return an array for steps to fill; memory of an unused array of this shape is used again.
 
-        Fresh pages for every round would cost a tenth of it. An engine with a memory limit may map the array
-        from a file.
+        Fresh pages would cost a tenth of every round. An engine with a memory limit may map the array from a
+        file.
         """
         if 0 in shape:
             return np.empty(shape, dtype)
@@ -192,7 +193,7 @@ class Engine:
         return array.reshape(shape)
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
-        """The step's result for every element, in order."""
+        """Return the step's result for every element, in order."""
         return list(self.map_lazily(step, over))
 
     def map_lazily(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
@@ -209,7 +210,7 @@ class Engine:
         try:
             while True:
                 for element in itertools.islice(remaining, 2 * self.n_threads - len(pending)):
-                    # a thread should see what the caller sees of its context (resources, cancellation)
+                    # The thread sees the caller's context (resources, cancellation).
                     pending.append(pool.submit(copy_context().run, step, element))
                 if not pending:
                     return
@@ -219,33 +220,33 @@ class Engine:
                 future.cancel()
 
     def step_done(self, done: int, of: int, chain: int = 0, n_chains: int = 1) -> None:
-        """Show how many iterations are done, of how many at most; end here if the caller was interrupted."""
+        """Show the number of iterations done, and at most to do; stop if the caller was interrupted."""
         raise_if_cancelled()
         now = time.monotonic()
         if self.progress is None:
-            # most fits are over before a display would be worth while
-            if self.show is False or (self.show is None and now - self.opened < SHOWN_AFTER):
+            # Most fits end before a display would be useful.
+            if self.show is False or (self.show is None and now - self.opened < SECONDS_BEFORE_PROGRESS):
                 return
             with self.opening:
                 self.progress = self.progress or self._display()
         self.done[chain] = done
         done, of = sum(self.done.values()), n_chains * of
-        if self.started is None or done <= self.started[1]:  # of a restart: it is counted anew
+        if self.started is None or done <= self.started[1]:  # a restart counts from the beginning
             self.started = now, done
         since, first = self.started
         words = f"iteration {done} of at most {of}"
         if done > first:
             seconds = (now - since) / (done - first)
-            left = in_words(seconds * (of - done))
-            words += f", {self.n_labels / seconds:,.0f} labels per second, at most {left} left"
+            remaining = in_words(seconds * (of - done))
+            words += f", {self.n_labels / seconds:,.0f} labels per second, at most {remaining} left"
         self.progress(words, done / of)
 
     def _display(self) -> Progress:
-        """The function that was given, or a display that names the fit."""
+        """Return the caller's function, or a display that names the fit."""
         if callable(self.show):
             return self.show
-        tell, title = self.displays.enter_context(shown(self.show)), self.title
-        return lambda words, share: tell(f"{title}: {words}", share)
+        report, title = self.displays.enter_context(shown(self.show)), self.title
+        return lambda words, share: report(f"{title}: {words}", share)
 
 
 # ---- convergence --------------------------------------------------------------------------------------
@@ -253,10 +254,10 @@ class Engine:
 
 @dataclass(frozen=True)
 class Checkpoint(Generic[State]):
-    """A state, the objectives up to it, and why the fit stopped (empty while it goes on)."""
+    """State of a fit, the objectives up to it, and why it stopped (empty while it runs)."""
 
     state: State
-    done: int = 0  # iterations; a sampled chain has no other record of them
+    done: int = 0  # iterations; a sampled chain has no trace to count them by
     trace: tuple[float, ...] = ()
     stopped: str = ""
 
@@ -275,7 +276,7 @@ class ConvergenceMonitor:
     state: Any = None  # the state that the fit stopped with
 
     def resume(self, kind: type[State]) -> State | None:
-        """The state of a checkpoint, or None. The iteration that ended there is done again."""
+        """Return the state of a checkpoint, or None. The iteration that ended there is repeated."""
         checkpoints = self.engine.checkpoints
         reached: Checkpoint[State] | None = checkpoints.latest(self.name, kind) if checkpoints else None
         if reached is None:
@@ -290,9 +291,9 @@ class ConvergenceMonitor:
             yield len(self.trace)
 
     def report(self, objective: float, state: Any) -> bool:
-        """Note the objective of a state; return whether the fit should stop with this state.
+        """Record the objective of a state; return True if the fit should stop with this state.
 
-        It stops where the objective per label changed by at most ``tol``, or after ``max_iter`` iterations.
+        A fit stops once the objective per label changes by at most ``tol``, or after ``max_iter`` iterations.
         """
         self.trace.append(objective)
         done = len(self.trace)
@@ -310,14 +311,14 @@ class ConvergenceMonitor:
 
 @dataclass
 class Restarts:
-    """Monitors of fits from several starts. Restart r draws from its own stream of random numbers."""
+    """Monitors of fits from several starts; restart r has its own stream of random numbers."""
 
     engine: Engine
     n_restarts: int
     seed: int
     max_iter: int
     tol: float
-    best: ConvergenceMonitor = field(init=False)  # the one that ended highest, the first of several
+    best: ConvergenceMonitor = field(init=False)  # the first with the highest final objective
 
     def __iter__(self) -> Iterator[ConvergenceMonitor]:
         for number in range(self.n_restarts):
@@ -328,12 +329,12 @@ class Restarts:
                 self.best = monitor
 
 
-# ---- what fits may use --------------------------------------------------------------------------------
+# ---- resources ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Resources:
-    """What fits may use: the threads and the memory of this process. large/resources.py has more."""
+class LocalResources:
+    """Resources of a fit: the threads and the memory of this process. large/resources.py has more."""
 
     memory: int | None = None  # bytes that a fit may take; None: what the machine has
     progress: ShowProgress = None
@@ -342,45 +343,40 @@ class Resources:
 
     @contextmanager
     def engine(self, model: Any, labels: Annotations, given: Mapping[str, Any]) -> Iterator[Engine]:
-        """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
+        """Yield the engine of one fit; ``given`` holds the arguments of ``fit`` besides the labels."""
         with threads(vars(model).get("n_jobs", 1), labels.n_labels) as engine, engine.displays:
             engine.show, engine.title = self.progress, type(model).__name__
             yield engine
 
     def share(self, n_at_once: int) -> Self:
-        """Resources of one task of which this many run at once, silent and without checkpoints."""
+        """Return the resources of one of ``n_at_once`` concurrent tasks: no progress, no checkpoints."""
         return replace(self, memory=self.memory and self.memory // n_at_once, progress=False)
 
     def tasks(self, shared: Any) -> Any:
-        """What runs the tasks of a search on a cluster; None without a cluster."""
+        """Return the executor of a search on a cluster; None without a cluster."""
         return None
 
 
-PLAIN = Resources()
-_current: ContextVar[Resources] = ContextVar("resources", default=PLAIN)
+LOCAL = LocalResources()
+_current: ContextVar[LocalResources] = ContextVar("resources", default=LOCAL)
 
 
-def current() -> Resources:
-    """What fits may use at this moment."""
+def current() -> LocalResources:
+    """Return the resources that fits may use now."""
     return _current.get()
 
 
-@contextmanager
-def using(resources: Resources) -> Iterator[Resources]:
-    """Let every fit inside the block use these."""
-    token = _current.set(resources)
-    try:
-        yield resources
-    finally:
-        _current.reset(token)
+def using(resources: LocalResources) -> AbstractContextManager[Any]:
+    """Let every fit inside the block use these resources."""
+    return setting_variable(_current, resources)
 
 
-# set in the context of work whose caller waits for it, so that an interrupted caller can end it
+# Events that an interrupted caller sets to stop the work it waits for.
 _cancelled: ContextVar[tuple[threading.Event, ...]] = ContextVar("cancelled", default=())
 
 
 def raise_if_cancelled() -> None:
-    """End the work of a thread whose caller was interrupted."""
+    """Raise CancelledError in a thread whose caller was interrupted."""
     for event in _cancelled.get():
         if event.is_set():
             raise CancelledError
@@ -388,7 +384,7 @@ def raise_if_cancelled() -> None:
 
 @contextmanager
 def threads(n_jobs: int = -1, n_labels: int = 1) -> Iterator[Engine]:
-    """An engine of ``n_jobs`` threads (−1: all cores), with BLAS on one thread: reproducible, and faster."""
+    """Yield an engine of ``n_jobs`` threads (−1: all cores) with BLAS on one thread."""
     if n_jobs != -1 and n_jobs < 1:
         raise bad_parameter("engine", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
     n_threads = n_cores() if n_jobs == -1 else n_jobs
@@ -402,7 +398,7 @@ def threads(n_jobs: int = -1, n_labels: int = 1) -> Iterator[Engine]:
             yield Engine(n_threads, pool, n_labels)
         except BaseException as error:
             cancelled.set()
-            # Ctrl-C does not wait for the fits on the threads, which end when they next look at the event
+            # Ctrl-C does not wait for the threads, which end when they next check the event.
             wait = isinstance(error, Exception)
             raise
         finally:
@@ -416,7 +412,7 @@ _counting = threading.Lock()
 _blas_limit: Any = None
 _n_inside = 0
 
-# What the C library may keep of freed memory, and the size from which an array has pages of its own.
+# Freed memory that the C library may keep, and the size from which an array has pages of its own.
 KEPT_BYTES, OWN_PAGES_BYTES = 64 << 20, 16 << 20
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as glibc's malloc.h numbers them
 
@@ -438,7 +434,7 @@ def keep_freed_memory() -> None:
 
 @lru_cache(maxsize=1)
 def _blas_controller(n_modules: int) -> Any:
-    """Control of BLAS threads; looked for anew, which takes milliseconds, once more modules are imported."""
+    """Return the control of BLAS threads; detected again (milliseconds) when modules were imported."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -446,7 +442,7 @@ def _blas_controller(n_modules: int) -> Any:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread while any caller in this process is inside: more may sum in another order."""
+    """Limit BLAS to one thread while any caller is inside: more threads may sum in another order."""
     keep_freed_memory()
     global _blas_limit, _n_inside
     with _counting:

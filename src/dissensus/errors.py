@@ -11,9 +11,9 @@
     ├── NotFittedError      a fitted attribute was asked for before ``fit``
     └── MissingExtraError   an optional package is needed (also an ImportError)
 
-A message is one line: what is wrong, where, and what to do about it. Settings in a message are written by
-:func:`setting`, so that the command line can name its options where Python names keywords. What is worth a
-word and no error is a :class:`DissensusWarning`.
+A message is one line: what is wrong, where, and what to do about it. :func:`setting` writes the settings in a
+message, so that the command line can name its options where Python names keywords. Findings that are no
+errors are raised as :class:`DissensusWarning`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import importlib
 import json
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class DissensusError(Exception):
@@ -33,7 +35,7 @@ class DissensusError(Exception):
 
 
 class DataError(DissensusError):
-    """The data given cannot be used as they are."""
+    """The data cannot be used as they are."""
 
 
 class ParameterError(DissensusError, ValueError):
@@ -41,7 +43,7 @@ class ParameterError(DissensusError, ValueError):
 
 
 class UnknownSettingError(ParameterError, TypeError):
-    """A setting was given that there is not."""
+    """There is no setting of this name."""
 
 
 class ModelFileError(DissensusError):
@@ -61,11 +63,11 @@ class MissingExtraError(DissensusError, ImportError):
 
 
 class DissensusWarning(UserWarning):
-    """Something in the data or the settings that is worth a look, with its remedy."""
+    """Finding in the data or the settings that a user should check, with its remedy."""
 
 
 def warn(note: str, stacklevel: int = 2) -> None:
-    """Warn of something that is no error."""
+    """Raise a DissensusWarning."""
     warnings.warn(note, DissensusWarning, stacklevel=stacklevel + 1)
 
 
@@ -77,30 +79,23 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name != module.partition(".")[0]:
             raise
         raise MissingExtraError(
-            f"{module} is needed for this and is not installed; install it with: {install_command(extra)}"
+            f"this needs {module}, which is not installed; install it with: {install_command(extra)}"
         ) from None
 
 
 def install_command(extra: str) -> str:
     """Return the command that adds an extra, for the way in which dissensus was installed here."""
-    source = json.loads(_installed_file("direct_url.json") or "{}")
-    if "dir_info" not in source:
-        return f"pip install 'dissensus[{extra}]'"
+    from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote, urlsplit
 
-    folder = unquote(urlsplit(source["url"]).path)  # of the checkout
+    source = {}
+    with suppress(PackageNotFoundError):  # run from source, not installed
+        source = json.loads(distribution("dissensus").read_text("direct_url.json") or "{}")
+    if "dir_info" not in source:
+        return f"pip install 'dissensus[{extra}]'"
+    folder = unquote(urlsplit(source["url"]).path)  # the checkout
     editable = "-e " if source["dir_info"].get("editable") else ""
     return f"pip install -c '{folder}/constraints.txt' {editable}'{folder}[{extra}]'"
-
-
-def _installed_file(name: str) -> str:
-    """What an installer wrote about this package; empty where it was not installed."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    try:
-        return distribution("dissensus").read_text(name) or ""
-    except PackageNotFoundError:
-        return ""
 
 
 # ---- words that messages share ------------------------------------------------------------------------
@@ -110,7 +105,7 @@ _SPELLING: ContextVar[Spelling | None] = ContextVar("spelling", default=None)  #
 
 
 def setting(name: str, value: Any = None) -> str:
-    """A setting as its reader can type it: ``label='answer'`` in Python, an option on the command line."""
+    """Return a setting as a user types it: ``label='answer'`` in Python, an option on the command line."""
     spelling = _SPELLING.get()
     if spelling is not None:
         return spelling(name, value)
@@ -118,42 +113,47 @@ def setting(name: str, value: Any = None) -> str:
 
 
 @contextmanager
-def spelled(spelling: Spelling) -> Iterator[None]:
-    """Write settings in messages by another function inside the block."""
-    token = _SPELLING.set(spelling)
+def setting_variable(variable: ContextVar[T], value: T) -> Iterator[T]:
+    """Give a context variable another value inside the block, and yield the value it had."""
+    former, token = variable.get(), variable.set(value)
     try:
-        yield
+        yield former
     finally:
-        _SPELLING.reset(token)
+        variable.reset(token)
+
+
+def spelled(spelling: Spelling) -> AbstractContextManager[Any]:
+    """Let ``spelling`` write the settings in messages inside the block."""
+    return setting_variable(_SPELLING, spelling)
 
 
 def bad_parameter(owner: object, name: str, rule: str, value: Any) -> ParameterError:
-    """One error form for every setting: name, owner, rule, what came."""
+    """Return the error for a setting that breaks its rule."""
     if _SPELLING.get() is not None:
         return ParameterError(f"{setting(name)} must be {rule}; got {value!r}")
     title = owner if isinstance(owner, str) else type(owner).__name__
     return ParameterError(f"The {name!r} parameter of {title} must be {rule}. Got {value!r} instead.")
 
 
-def bad_choice(owner: object, name: str, known: Collection[str], value: str) -> ParameterError:
-    """The same where a setting is one of some words: the nearest of them is named."""
-    hint = did_you_mean(value, known).rstrip()
-    return bad_parameter(owner, name, f"one of {', '.join(known)}" + (f" ({hint})" if hint else ""), value)
+def bad_choice(owner: object, name: str, choices: Collection[str], value: str) -> ParameterError:
+    """Return the error for a setting that is none of the choices, and name the nearest of them."""
+    hint = did_you_mean(value, choices).rstrip()
+    return bad_parameter(owner, name, f"one of {', '.join(choices)}" + (f" ({hint})" if hint else ""), value)
 
 
-def nearest(given: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """The known name that looks most like the given one, if any does."""
+def nearest(name: str, names: Iterable[str], min_similarity: float = 0.6) -> str | None:
+    """Return the most similar of the names, or None if none is similar."""
     import difflib
 
-    return next(iter(difflib.get_close_matches(given, list(known), 1, least)), None)
+    return next(iter(difflib.get_close_matches(name, list(names), 1, min_similarity)), None)
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """``did you mean 'near'? ``, or nothing where no known name is near."""
-    near = nearest(given, known)
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ``did you mean 'near'? ``, or nothing if no name is near."""
+    near = nearest(name, names)
     return "" if near is None else f"did you mean {near!r}? "
 
 
 def system_words(error: BaseException) -> str:
-    """Why the operating system refused, in its own words, without the file it names."""
+    """Return the reason of the operating system, without the name of the file."""
     return (getattr(error, "strerror", None) or " ".join(str(error).split()) or "it is empty").lower()

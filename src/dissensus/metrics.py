@@ -1,12 +1,12 @@
-"""How far predicted label distributions are from the true ones: arrays in, a float out.
+"""Metrics of predicted label distributions against true ones: arrays in, a float out.
 
 Every metric takes the reference first and the prediction second. Both are (items, classes) arrays whose
 rows are distributions; where hard labels are compared, class codes or counts may stand in their place.
-Wherever a metric is a mean over items, the number of each item is at hand too: ``kl`` is the mean of
+A metric that is a mean over items also has a function for the values of the items: ``kl`` is the mean of
 ``kl_rows``, and so on. :mod:`dissensus.evaluate.bootstrap` puts bootstrap intervals around any of them.
 
-Coefficients of agreement among annotators, :func:`krippendorff_alpha` and :func:`fleiss_kappa`, are offered
-here too; they take labels and live in `labels/agreement.py`.
+Coefficients of agreement among annotators, :func:`krippendorff_alpha` and :func:`fleiss_kappa`, are
+available here too; they take labels and are defined in `labels/agreement.py`.
 
 Logarithms are natural. The KL of Weerasooriya et al. is KL(gold ‖ predicted) with 1e-5 added to both sides.
 """
@@ -30,13 +30,13 @@ Settings = ParamSpec("Settings")
 
 _SUM_TOLERANCE = 1e-3  # rows written to a file with four digits still count as distributions
 _TIE_TOLERANCE = 1e-9  # 0.1 + 0.2 ties with 0.3
-_BLOCK = 4_000_000  # numbers a temporary array may hold
+MAX_TEMPORARY_NUMBERS = 4_000_000  # size of a temporary array
 
 _ROWS_OF: dict[Callable[..., float], Callable[..., Array]] = {}
 
 
 def _mean_of(rows: Callable[Settings, Array]) -> Callable[Settings, float]:
-    """The metric whose value is the mean over items of ``rows``."""
+    """Return the metric whose value is the mean of ``rows`` over items."""
 
     @functools.wraps(rows)
     def metric(*args: Settings.args, **kwargs: Settings.kwargs) -> float:
@@ -49,7 +49,7 @@ def _mean_of(rows: Callable[Settings, Array]) -> Callable[Settings, float]:
 
 
 def rows_of(metric: Callable[..., float]) -> Callable[..., Array] | None:
-    """The function giving one number per item whose mean is ``metric``; None where there is none."""
+    """Return the function of one number per item whose mean is ``metric``, or None."""
     return _ROWS_OF.get(metric)
 
 
@@ -61,7 +61,7 @@ def _numbers(values: ArrayLike, name: str) -> Array:
 
 
 def check_distributions(values: ArrayLike, name: str) -> Array:
-    """The values as an (items, classes) float array, or a DataError that names the first bad row."""
+    """Return the values as an (items, classes) array; a DataError names the first bad row."""
     array = _numbers(values, name)
     if array.ndim != 2 or 0 in array.shape:
         raise DataError(f"{name}: an (items, classes) array is needed, got shape {array.shape}")
@@ -77,7 +77,7 @@ def check_distributions(values: ArrayLike, name: str) -> Array:
 
 
 def _pair(gold: ArrayLike, predicted: ArrayLike) -> tuple[Array, Array]:
-    """Both sides checked and of one shape."""
+    """Check both sides and that their shapes are equal."""
     g, p = check_distributions(gold, "gold"), check_distributions(predicted, "predicted")
     if g.shape != p.shape:
         raise DataError(
@@ -147,7 +147,7 @@ def manhattan_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
 
 
 def total_variation_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
-    """Half the Manhattan distance of each item: how far apart the two sides can be on any set of classes."""
+    """Half the Manhattan distance of each item: the largest difference on any set of classes."""
     return manhattan_rows(gold, predicted) / 2
 
 
@@ -241,16 +241,16 @@ def _hard_pair(
     widths = {array.shape[1] for array in (g, p) if array.ndim == 2}
     width = n_classes or max(seen, predicted)
     if len(g) != len(p) or widths - {width} or max(seen, predicted) > width:
-        raise DataError(f"gold {g.shape} and predicted {p.shape} do not speak of the same items and classes")
+        raise DataError(f"gold {g.shape} and predicted {p.shape} do not have the same items and classes")
     return _top_classes(g, width, ties), _top_classes(p, width, "share" if ties == "any" else ties)
 
 
 def accuracy_rows(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share") -> Array:
-    """Whether the most likely predicted class is the most likely gold class, item by item.
+    """Agreement of the most likely predicted class with the most likely gold class, item by item.
 
     Either side may be distributions, counts or class codes. Where t gold classes tie for the top, a
-    prediction that is one of them scores 1/t with ``ties="share"`` (what an even draw among them would score
-    on average), 1 with ``"any"``, and with ``"first"`` 1 if it is the first of them in class order, else 0.
+    prediction that is one of them scores 1/t with ``ties="share"`` (the expected score of an even draw among
+    them), 1 with ``"any"``, and with ``"first"`` 1 if it is the first of them in class order, else 0.
     A prediction that ties is an even draw among its classes; with ``"first"``, the first of them.
     """
     g, p = _hard_pair(gold, predicted, ties)
@@ -307,9 +307,9 @@ def log_probability_rows(probabilities: ArrayLike, labels: ArrayLike) -> Array:
 
 
 def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smoothing: float = 1e-5) -> Array:
-    """The KL that the true distribution of each item is expected to score against ``n_labels`` labels of it.
+    """Expected KL of the true distribution of each item against ``n_labels`` labels drawn from it.
 
-    No prediction does better on average. The smoothed KL is a sum over classes, and the count of one class
+    No prediction has a lower KL on average. The smoothed KL is a sum over classes, and the count of one class
     is binomial, so the expectation over all samples is exact and no sample need be drawn. About (P − 1)/2n.
     """
     p = check_distributions(distributions, "distributions")
@@ -319,7 +319,7 @@ def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smooth
     floor = np.empty(len(p))
     for size in np.unique(n):
         items = np.flatnonzero(n == size)
-        for block in np.array_split(items, items.size * p.shape[1] * (size + 1) // _BLOCK + 1):
+        for block in np.array_split(items, items.size * p.shape[1] * (size + 1) // MAX_TEMPORARY_NUMBERS + 1):
             # E KL(k/n ‖ p), smoothed, over k ~ Multinomial(n, p)
             k, q = np.arange(size + 1), p[block][:, :, None]  # items, classes, count of the class
             # log Binomial(k; n, q)

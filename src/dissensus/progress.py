@@ -1,7 +1,7 @@
-"""Progress of the work: told to a function, or shown on a terminal, in a notebook or in a log.
+"""Progress of long work: passed to a function, or shown on a terminal, in a notebook or in a log.
 
-``progress`` means the same wherever it is a parameter: a function of words and the share done; True to show
-it, False not to; None to show it unless a caller has decided otherwise. A terminal has a bar, a notebook one
+The parameter ``progress`` of many functions is a function of words and the share done; or True to show
+progress, False to show none, None to leave the decision to the caller. A terminal has a bar, a notebook one
 output that changes in place, and anything else (a pipe, a log file) a line on standard error every
 ``LINE_SECONDS``. Progress inside work that is shown already becomes a line of words below it.
 """
@@ -19,7 +19,7 @@ from html import escape
 
 from dissensus.params import Rule
 
-#: A function of what is being done, and of the share of the whole (0 to 1) that is done.
+#: Function of a description of the work and the share of it (0 to 1) that is done.
 Progress = Callable[[str, float], None]
 Advance = Callable[[int], None]
 #: The parameter ``progress``.
@@ -29,16 +29,16 @@ PROGRESS = Rule(
     "a function of words and a share, True, False or None",
     lambda v: v is None or isinstance(v, bool) or callable(v),
 )
-LINE_SECONDS, PAGE_SECONDS, BAR_SECONDS = 20.0, 0.5, 0.1  # between drawings in a pipe, notebook, terminal
-LEAST_SHARE = 0.02  # done, before the time left is guessed from it
+LINE_SECONDS, PAGE_SECONDS, BAR_SECONDS = 20.0, 0.5, 0.1  # between updates of a pipe, a notebook, a terminal
+MIN_SHARE_FOR_ESTIMATE = 0.02  # share done before the time left is estimated
 
-# set where a caller wants silence, or is told itself
+# True while a caller wants no display, or shows progress itself
 _silenced: ContextVar[bool] = ContextVar("silenced", default=False)
 
 
 @contextmanager
 def shown(progress: ShowProgress = None) -> Iterator[Progress]:
-    """Yield the function to tell: the one given, that of a display, or one that does nothing."""
+    """Yield the function that reports progress: ``progress`` itself, that of a display, or ``silent``."""
     global _display
     before = _silenced.get()
     if progress is False or callable(progress) or (before and progress is None):
@@ -49,16 +49,16 @@ def shown(progress: ShowProgress = None) -> Iterator[Progress]:
             _silenced.set(before)
         return
     with _opening:
-        outer, own = _display, _display or _Display()
-        _display = own
-    part = None if outer is None else object()  # several may be going on at once, on threads
+        outer, display = _display, _display or _Display()
+        _display = display
+    part = None if outer is None else object()  # several parts may run at once, on threads
     try:
-        yield partial(own.tell, part)
+        yield partial(display.report, part)
     finally:
-        own.parts.pop(part, None)
+        display.parts.pop(part, None)
         if outer is None:
             _display = None
-            own.close()
+            display.close()
 
 
 def silent(what: str, share: float) -> None:
@@ -67,36 +67,36 @@ def silent(what: str, share: float) -> None:
 
 @contextmanager
 def counted(what: str, total: int, progress: ShowProgress = None, pace: float = 0.0) -> Iterator[Advance]:
-    """Yield a function that is told how many more of ``total`` steps are done; ``pace`` is steps a second."""
-    with shown(progress if total else False) as tell:
+    """Yield a function of the number of further steps done, of ``total``; ``pace`` is steps per second."""
+    with shown(progress if total else False) as report:
         if pace:
-            tell(f"{what}, about {in_words(total / pace)}", 0.0)
-        yield partial(Clock(tell, total).tick, what=what)
+            report(f"{what}, about {in_words(total / pace)}", 0.0)
+        yield partial(Clock(report, total).tick, what=what)
 
 
 def in_words(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``3.5 h``."""
+    """Return a duration such as ``40 s``, ``12 min`` or ``3.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Clock:
-    """Expected time left, from the weight of the work done since it was started and that still to do."""
+    """Estimate of the time left, from the work done since the start and the work still to do."""
 
     def __init__(self, progress: Progress, to_do: float) -> None:
         self._progress, self._to_do = progress, to_do
         self._done, self._started = 0.0, time.perf_counter()
 
     def expect(self, to_do: float) -> None:
-        """What is still to do, known better than before."""
+        """Replace the estimate of the work still to do."""
         self._to_do = to_do
 
     def tick(self, weight: float, what: str) -> None:
-        """So much more is done."""
+        """Report that ``weight`` more units of work are finished."""
         self._done += weight
         self._to_do = max(self._to_do - weight, 0.0)
-        pace = (time.perf_counter() - self._started) / self._done if self._done else 0.0  # so far
+        pace = (time.perf_counter() - self._started) / self._done if self._done else 0.0
         left = in_words(pace * self._to_do)
         self._progress(f"{what}, {left} left", self._done / (self._done + self._to_do))
 
@@ -105,12 +105,14 @@ class Clock:
 
 
 def printable(text: str) -> str:
-    """The text without control characters, which could play tricks with a terminal."""
+    """Return the text without control characters, which could manipulate a terminal."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 class _Display:
-    """What is being done, drawn every few seconds by a thread of its own."""
+    """Display of the work in progress, updated by a thread of its own."""
 
     def __init__(self) -> None:
         self.whole, self.share, self.parts = "working", 0.0, dict[object, str]()
@@ -119,20 +121,20 @@ class _Display:
         self._thread = threading.Thread(target=self._keep_drawing, name="progress", daemon=True)
         self._thread.start()
 
-    def tell(self, part: object | None, what: str, share: float) -> None:
-        """Note what is being done: of the whole where ``part`` is None."""
+    def report(self, part: object | None, what: str, share: float) -> None:
+        """Set the description and the share done of a part, or of the whole if ``part`` is None."""
         if part is not None:
             begins, self.parts[part] = part not in self.parts, printable(what)
         else:
-            if share > max(self.share, LEAST_SHARE):  # at the pace so far
+            if share > max(self.share, MIN_SHARE_FOR_ESTIMATE):
                 now = time.monotonic()
                 self._expected = now + (now - self._started) * (1 - share) / share
             begins, self.whole, self.share = what != self.whole, printable(what), share
-        if begins and self.seconds == BAR_SECONDS:  # on a terminal the shortest stage is seen
+        if begins and self.seconds == BAR_SECONDS:  # a terminal shows even the shortest stage
             self._draw(self)
 
     def words(self) -> str:
-        """The work, the share done, the time left where the work does not say it, and its parts."""
+        """Return the work, the share done, the time left unless the work states it, and its parts."""
         whole, left = f"{self.whole}, {self.share:.0%} done", self._expected - time.monotonic()
         if left > 0 and "left" not in self.whole:
             whole += f", about {in_words(left)} left"
@@ -155,9 +157,9 @@ _Draw = Callable[[_Display | None], None]  # None: the work is done
 
 
 def _surface() -> tuple[float, _Draw]:
-    """The seconds between two drawings, and the function that draws where this process is looked at."""
+    """Return the seconds between two updates and the function that draws on this kind of output."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__):
+    if shell and any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__):
         return PAGE_SECONDS, _notebook()
     if sys.stderr and sys.stderr.isatty():
         return BAR_SECONDS, _terminal()
@@ -170,7 +172,7 @@ def _surface() -> tuple[float, _Draw]:
 
 
 def _notebook() -> _Draw:
-    """One output of a cell, drawn anew in its place, and empty in the end."""
+    """Return a function that updates one output of a notebook cell and empties it at the end."""
     from IPython.display import display as put
 
     name, drawn = f"dissensus-{time.monotonic_ns()}", False
@@ -187,7 +189,7 @@ def _notebook() -> _Draw:
 
 
 def _terminal() -> _Draw:
-    """A bar for the whole, and below it words on the part that is being done; gone in the end."""
+    """Return a function that draws a bar with the current parts below it and clears them at the end."""
     from rich import console, live
     from rich import progress as rich
     from rich.text import Text

@@ -1,1 +1,1 @@
-"""Who: verdicts, groups, information."""
+"""Annotators: verdicts, skill, pseudonyms, plans for further labels, and sentences about the labels."""

@@ -1,27 +1,28 @@
-"""What an annotator's labels say of the annotator: do they depend on the items, and in whose way?
+"""Evidence for and against spam: do an annotator's labels depend on the items, and how?
 
-The draws of a fitted :class:`~dissensus.HPGM` know which cluster each item may be in, and how each cluster of
-annotators answers about it. Of every annotator n three kinds of accounts are weighed, draw after draw:
+Each draw of a fitted :class:`~dissensus.HPGM` assigns items to clusters and says how each cluster of
+annotators answers about them. For every annotator n and draw, three explanations of n's labels are compared:
 
-* spam: the labels follow shares that do not depend on the item: the crowd's, all classes alike, or shares of
-  their own;
-* a cluster l of annotators: π_nk ~ Dir(c Θ_kl), as in the model, c being any of some numbers;
-* ways of their own: π_nk ~ Dir(ν P), ν the shares of the classes, where k is no cluster of items but the
-  population's most common answer to it. (Clusters may split by what one annotator says, answers do not.)
+* spam: the labels follow class shares that do not depend on the item (the crowd's shares, equal shares, or
+  shares of the annotator);
+* an annotator cluster l: π_nk ~ Dir(c Θ_kl) as in the model, for several values of c;
+* an individual confusion matrix: π_nk ~ Dir(ν P), where ν are the class shares and k is the population's
+  most common answer instead of the item cluster. (Item clusters may split by the answers of one annotator;
+  the most common answers do not.)
 
-An item's cluster was learned from n's own label too, and by that everybody seems to follow the items. So the
-label is divided out first: with b_mk = P(w_m = k | all labels),
+The cluster of an item was learned from n's label too, which would make every annotator seem to follow the
+items. That label is therefore divided out first: with b_mk = P(w_m = k | all labels),
 
-    q_ek ∝ b_mk / [(1 − λ) π_nk(y_e) + λ ρ_m(y_e)]         what all *others* say of the item of label e.
+    q_ek ∝ b_mk / [(1 − λ) π_nk(y_e) + λ ρ_m(y_e)]      P(item cluster | all *other* labels).
 
-The evidence of an account with ways π_nk ~ Dir(α_k), w_e ~ q_e and y_e ~ π_{n, w_e} is bounded below by
+The evidence of an explanation with π_nk ~ Dir(α_k), w_e ~ q_e and y_e ~ π_{n, w_e} is bounded below by
 
     log P(y_n) ≥ Σ_e Σ_k c_ek log(q_ek / c_ek) + Σ_k log B(α_k + C_k) / B(α_k),   C_kp = Σ_{e: y_e = p} c_ek,
 
-c any responsibilities: here, after a few steps, c_ek ∝ q_ek E π_nk(y_e).
+for any responsibilities c; here c_ek ∝ q_ek E π_nk(y_e), iterated a few times.
 
-A cluster that answers alike whatever the item (or whose members repeat one another, and tell nothing of what
-anybody else sees) is no account of somebody who looks: it counts as spam.
+A cluster that answers alike whatever the item (or whose members copy one another, so that their labels do not
+predict anyone else's) counts as spam.
 """
 
 from __future__ import annotations
@@ -35,70 +36,70 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp, xlogy
 
 from dissensus.models.hpgm.posterior import Draws
-from dissensus.numerics import Array
+from dissensus.numerics import Array, Indices, Mask
 
-LEAST_DRAWS, MOST_DRAWS = 6, 12  # whole draws that are asked
-MOST_LABELS = 200  # labels of one annotator that are looked at: more say the same again
-MOST_CELLS = 250_000  # labels, or annotators × clusters of items, times draws
-LOYAL = (2.0, 10.0, 50.0)  # labels that the ways of one's cluster are worth against one's own
-CAUTION = 0.75  # quantile, over the draws, of what speaks against spam
-SAME_KIND = 0.15  # total variation up to which answers about two clusters of items are alike
-STEPS = 3  # of the responsibilities
-NO_INFORMATION = 0.2  # of the crowd's median information: less is none
-LEAST_INFORMATION = 0.02  # of the entropy of the labels: a crowd that tells less tells nothing
-SHARED = 0.12  # of what the others tell of one another: a cluster that tells less of them is idle
-FEWEST, LEAST_SHARE = 3, 0.02  # others in a cluster, and their share, for it to be an account of one more
-OWN_WAYS = 0.02  # weight of ways of one's own among the accounts of people who look
-SPAM_PRIOR = (1.0, 9.0)  # Beta of the share of spammers
-TINY = 1e-12
+MIN_EVIDENCE_DRAWS, MAX_EVIDENCE_DRAWS = 6, 12  # posterior draws used
+LABELS_PER_ANNOTATOR = 200  # labels examined per annotator; more change little
+MAX_EVIDENCE_CELLS = 250_000  # labels, or annotators × item clusters, times draws
+CLUSTER_PRIOR_STRENGTHS = (2.0, 10.0, 50.0)  # pseudo-labels c of a cluster's answers
+EVIDENCE_QUANTILE = 0.75  # over draws, of the log evidence against spam
+SAME_KIND_DISTANCE = 0.15  # total variation up to which two item clusters get the same answers
+BOUND_ITERATIONS = 3  # updates of the responsibilities
+MIN_RELATIVE_INFORMATION = 0.2  # of the crowd's median information; a cluster below it is uninformative
+MIN_ENTROPY_SHARE = 0.02  # of the labels' entropy; a cluster below it is uninformative
+MIN_PREDICTED_SHARE = 0.12  # of what the other clusters' labels tell about one another
+MIN_CLUSTER_MEMBERS, MIN_CLUSTER_SHARE = 3, 0.02  # other members that an explaining cluster needs
+INDIVIDUAL_WEIGHT = 0.02  # prior weight of an individual confusion matrix among the non-spam explanations
+SPAM_SHARE_PRIOR = (1.0, 9.0)  # Beta prior of the share of spammers
+MIN_MASS = 1e-12
 
 
-def at_even_odds(looks: Array, spam: Array) -> Array:
-    """(N,): P(spam | labels) were both as likely beforehand, from log evidence (T, N) of both."""
-    # of the draws, all but a quarter speak at least so much for spam
-    odds = np.quantile(looks - spam, CAUTION, axis=0)
+def spam_at_even_odds(log_careful: Array, log_spam: Array) -> Array:
+    """Return (N,): P(spam | labels) for prior odds of 1, from the log evidence (T, N) of both."""
+    # conservative: a quantile over draws of the evidence against spam, instead of its mean
+    odds = np.quantile(log_careful - log_spam, EVIDENCE_QUANTILE, axis=0)
     return np.asarray(1 / (1 + np.exp(np.clip(odds, -700, 700))))
 
 
 def spam_probability(even: Array) -> Array:
-    """(N,): P(spam | labels), the share of spammers learned from the whole crowd; ``even``: at even odds."""
-    share = SPAM_PRIOR[0] / sum(SPAM_PRIOR)
-    for _ in range(100):
+    """Return (N,): P(spam | labels), with the share of spammers learned; ``even`` is for prior odds of 1."""
+    share = SPAM_SHARE_PRIOR[0] / sum(SPAM_SHARE_PRIOR)
+    for _ in range(101):
         spam = share * even / (share * even + (1 - share) * (1 - even))
-        # mean of a Beta(a, b) that has seen the expected counts: (a + Σ p) / (a + b + N)
-        share = (SPAM_PRIOR[0] + spam.sum()) / (sum(SPAM_PRIOR) + len(spam))
-    return np.asarray(share * even / (share * even + (1 - share) * (1 - even)))
+        # posterior mean of the Beta given the expected counts: (a + Σ p) / (a + b + N)
+        share = (SPAM_SHARE_PRIOR[0] + spam.sum()) / (sum(SPAM_SHARE_PRIOR) + len(spam))
+    return np.asarray(spam)
 
 
-def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) -> Array:
-    """(N,): P(spam | labels) at even odds; ``labels`` (3, E) are codes of item, annotator and class."""
+def spam_evidence(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) -> Array:
+    """Return (N,): P(spam | labels) for prior odds of 1; ``labels`` (3, E): item, annotator, class."""
     N, P = draws.matrices.shape[1:3]
-    # at most MOST_LABELS labels of each annotator, chosen by chance, sorted by annotator
+    # a random subset of each annotator's labels, sorted by annotator
     rng = np.random.default_rng([seed, 1 << 23])
     order = np.lexsort((rng.random(labels.shape[1]), labels[1]))
-    who = labels[1][order]
-    place = np.arange(len(who)) - np.searchsorted(who, who)
-    item, annotator, label = labels[:, order[place < MOST_LABELS]].astype(np.intp)
-    seen = LabelSample(item, annotator, label, N, P)
+    sorted_annotators = labels[1][order]
+    rank = np.arange(len(sorted_annotators)) - np.searchsorted(sorted_annotators, sorted_annotators)
+    item, annotator, label = labels[:, order[rank < LABELS_PER_ANNOTATOR]].astype(np.intp)
+    sample = LabelSample(item, annotator, label, N, P)
     counts = np.bincount(labels[1].astype(np.intp) * P + labels[2], minlength=N * P).reshape(N, P)
     nu = (counts.sum(axis=0) + 1.0) / (counts.sum() + P)
-    cells = max(len(seen.item), N * draws.psi.shape[1], 1)
-    n_draws = min(len(draws), int(np.clip(MOST_CELLS // cells, LEAST_DRAWS, MOST_DRAWS)))
-    chosen = np.unique(np.linspace(0, len(draws) - 1, n_draws).astype(int))
-    looks, spam = zip(*(draw_evidence(draws, int(t), seen, weights, nu) for t in chosen), strict=True)
-    return at_even_odds(np.stack(looks), np.stack(spam))
+    cells = max(len(sample.item), N * draws.psi.shape[1], 1)
+    n_draws = int(np.clip(MAX_EVIDENCE_CELLS // cells, MIN_EVIDENCE_DRAWS, MAX_EVIDENCE_DRAWS))
+    chosen = np.unique(np.linspace(0, len(draws) - 1, min(len(draws), n_draws)).astype(int))
+    careful, spam = zip(*(draw_evidence(draws, int(t), sample, weights, nu) for t in chosen), strict=True)
+    return spam_at_even_odds(np.stack(careful), np.stack(spam))
 
 
-def log_spam(counts: Array, nu: Array) -> Array:
-    """(N,): log of the mean of Π ν^n, Π P^−n, DM(n; P ν) and DM(n; ν): shares whatever the item."""
+def log_item_free(counts: Array, nu: Array) -> Array:
+    """Return (N,): log of the mean of Π ν^n, Π P^−n, DM(n; P ν) and DM(n; ν): shares that ignore the item."""
     P = len(nu)
     fixed = [xlogy(counts, nu).sum(axis=1), -counts.sum(axis=1) * np.log(P)]
-    own = [log_rising_ratio(counts, P * nu, axis=1), log_rising_ratio(counts, nu, axis=1)]
-    return np.asarray(logsumexp(fixed + own, axis=0) - np.log(4))
+    learned = [log_beta_ratio(counts, P * nu, axis=1), log_beta_ratio(counts, nu, axis=1)]
+    return np.asarray(logsumexp(fixed + learned, axis=0) - np.log(4))
 
 
-def log_rising_ratio(counts: Array, alpha: Array, axis: int) -> Array:
-    """log B(α + n) / B(α), B the multivariate beta function along ``axis``."""
+def log_beta_ratio(counts: Array, alpha: Array, axis: int) -> Array:
+    """Return log B(α + n) / B(α), with B the multivariate beta function along ``axis``."""
     alpha = alpha.reshape((1,) * (counts.ndim - alpha.ndim) + alpha.shape)
     total, n = alpha.sum(axis=axis), counts.sum(axis=axis)
     rising = gammaln(alpha + counts).sum(axis=axis) - gammaln(alpha).sum(axis=axis)
@@ -107,147 +108,156 @@ def log_rising_ratio(counts: Array, alpha: Array, axis: int) -> Array:
 
 @dataclass(frozen=True)
 class LabelSample:
-    """The labels looked at, as codes of item, annotator and class, (E,) each."""
+    """Labels examined, as codes of item, annotator and class, (E,) each."""
 
-    item: NDArray[np.intp]
-    annotator: NDArray[np.intp]
-    label: NDArray[np.intp]
+    item: Indices
+    annotator: Indices
+    label: Indices
     N: int  # annotators
     P: int  # classes
 
     @cached_property
-    def cell(self) -> NDArray[np.intp]:
-        """(E,): annotator P + label."""
+    def cell(self) -> Indices:
+        """(E,): annotator · P + label."""
         return self.annotator * self.P + self.label
 
     @cached_property
-    def add(self) -> csr_array:
-        """(N P, E): adds up the labels of each cell."""
+    def cell_sums(self) -> csr_array:
+        """(N P, E) matrix that adds up the labels of each cell."""
         E = len(self.cell)
         return csr_array((np.ones(E), (self.cell, np.arange(E))), shape=(self.N * self.P, E))
 
-    def bound(self, q: Array, theta: Array, loyal: tuple[float, ...] = LOYAL) -> Array:
-        """(N,): the bound on log P(labels), items being of kinds ``q``, π_nk ~ Dir(c Θ_k), c of ``loyal``."""
+    def bound(self, q: Array, theta: Array, strengths: tuple[float, ...] = CLUSTER_PRIOR_STRENGTHS) -> Array:
+        """Return (N,): the bound on log P(labels) for item kinds ``q`` (E, K), averaged over ``strengths`` c.
+
+        The answers have the prior π_nk ~ Dir(c Θ_k), with ``theta`` (P, K).
+        """
         P, K = theta.shape
-        alpha = theta * np.median(loyal)
+        alpha = theta * np.median(strengths)
         counts = np.zeros((self.N, P, K))
-        for _ in range(STEPS):
+        for _ in range(BOUND_ITERATIONS):
             means = alpha + counts
             means /= means.sum(axis=1, keepdims=True)
             c = q * means.reshape(-1, K)[self.cell]
             c /= np.maximum(c.sum(axis=1, keepdims=True), 1e-300)
-            counts = np.asarray(self.add @ c).reshape(self.N, P, K)
+            counts = np.asarray(self.cell_sums @ c).reshape(self.N, P, K)
         spread = (c * np.log(np.maximum(q, 1e-300) / np.maximum(c, 1e-300))).sum(axis=1)
         entropy = np.bincount(self.annotator, spread, minlength=self.N)
-        parts = [log_rising_ratio(counts, theta * c, axis=1).sum(axis=1) for c in loyal]
+        parts = [log_beta_ratio(counts, theta * c, axis=1).sum(axis=1) for c in strengths]
         return np.asarray(entropy + logsumexp(parts, axis=0) - np.log(len(parts)))
 
 
-def draw_evidence(draws: Draws, t: int, seen: LabelSample, weights: Array, nu: Array) -> tuple[Array, Array]:
-    """(N,) each: log evidence, in draw ``t``, of people who look and of people who do not.
-
-    Item clusters without items are left out, and every label is divided out of what is believed of its item.
-    """
+def draw_evidence(draws: Draws, t: int, sample: LabelSample, weights: Array, nu: Array) -> list[Array]:
+    """Return the log evidence of careful annotators and of spam in draw ``t``, (N,) each."""
     beliefs = draws.beliefs[t].astype(np.float64)
-    used = np.flatnonzero(beliefs.sum(axis=0) >= 0.5)
-    beliefs, lam, z, N, P = beliefs[:, used], draws.numbers[t, 2], draws.z[t], seen.N, seen.P
-    b = beliefs[seen.item]
-    sizes = draws.sizes[t][:, used].astype(np.float64)[seen.annotator]
-    pi = draws.matrices[t][:, :, used].astype(np.float64).reshape(N * P, -1)[seen.cell]
-    without = np.maximum(pi * sizes - b, 0.01 * pi) / np.maximum(sizes - b, 0.01)
-    own = draws.own[t][seen.item, seen.label].astype(np.float64)
-    q = b / np.maximum((1 - lam) * without + lam * own[:, None], TINY) + TINY
-    q /= q.sum(axis=1, keepdims=True)  # (E, K): the item's cluster as the others' labels have it
+    used = np.flatnonzero(beliefs.sum(axis=0) >= 0.5)  # item clusters that have items
+    beliefs, lam, z, N, P = beliefs[:, used], draws.numbers[t, 2], draws.z[t], sample.N, sample.P
+    q = _beliefs_without_label(draws, t, sample, beliefs, used)  # (E, K)
     clusters = np.unique(z)
     theta = draws.theta[t][np.ix_(used, clusters)].astype(np.float64)  # (K, L, P)
     phi = draws.phi[t][used].astype(np.float64)
     mixed = (1 - lam) * theta + lam * phi[:, None]
-    mine = z[:, None] == clusters  # (N, L)
-    others = mine.sum(axis=0) - mine
-    enough = max(min(FEWEST, N / 20), LEAST_SHARE * N)
-    with np.errstate(
-        divide="ignore"
-    ):  # (N, L): each cluster's share of the others; −∞ where they are too few
-        log_omega = np.log(np.where(others >= enough, others, 0) / max(N - 1, 1))
+    is_member = z[:, None] == clusters  # (N, L)
+    others = is_member.sum(axis=0) - is_member
+    min_others = max(min(MIN_CLUSTER_MEMBERS, N / 20), MIN_CLUSTER_SHARE * N)
+    with np.errstate(divide="ignore"):
+        # (N, L): log of each cluster's share of the other annotators; −∞ for clusters that are too small
+        log_omega = np.log(np.where(others >= min_others, others, 0) / max(N - 1, 1))
     mean = beliefs.mean(axis=0)
-    kind = kinds_of(mixed[:, mine.sum(axis=0) >= FEWEST], mean / mean.sum())  # (K, kinds)
+    large = is_member.sum(axis=0) >= MIN_CLUSTER_MEMBERS
+    kind = merge_item_clusters(mixed[:, large], mean / mean.sum())  # (K, kinds)
     q, size = q @ kind, mean / mean.sum() @ kind
-    share = (kind * (mean[:, None])) / np.maximum(mean @ kind, TINY)
+    share = (kind * (mean[:, None])) / np.maximum(mean @ kind, MIN_MASS)
     mixed = np.einsum("kj,klp->jlp", share, mixed)
-    # 1 at the population's most common answer to each kind
+    # one-hot: the population's most common answer to each kind of item
     answer = np.eye(P)[(share.T @ draws.population[t][used]).argmax(axis=1)]
     members = np.bincount(z, weights, minlength=draws.omega.shape[1])[clusters]
-    load = np.bincount(z[seen.annotator], minlength=draws.omega.shape[1])[clusters]
-    tells = informative(mixed, size, members, load)
+    n_labels = np.bincount(z[sample.annotator], minlength=draws.omega.shape[1])[clusters]
+    is_informative = informative_clusters(mixed, size, members, n_labels)
     prior = np.maximum(mixed.transpose(1, 2, 0), 1e-4)  # (L, P, kinds)
-    labels = np.asarray(seen.add.sum(axis=1), dtype=np.float64).reshape(N, P)
-    # accounts are (log w, log P); who looks has ways of their own, or those of an informative cluster
-    looks = [(np.full(N, np.log(OWN_WAYS)), seen.bound(q @ answer, np.tile(nu[:, None], (1, P)), (P,)))]
-    blind = [(np.zeros(N), log_spam(labels, nu))]
-    for i in np.flatnonzero(np.isfinite(log_omega).any(axis=0)):  # clusters with members, for somebody
-        kept = np.log(1 - OWN_WAYS) if tells[i] else 0.0
-        (looks if tells[i] else blind).append((kept + log_omega[:, i], seen.bound(q, prior[i])))
+    counts = np.asarray(sample.cell_sums.sum(axis=1), dtype=np.float64).reshape(N, P)
+    # explanations as pairs (log w, log P): an individual matrix, informative clusters; and spam
+    individual = sample.bound(q @ answer, np.tile(nu[:, None], (1, P)), (P,))
+    careful = [(np.full(N, np.log(INDIVIDUAL_WEIGHT)), individual)]
+    spam = [(np.zeros(N), log_item_free(counts, nu))]
+    for i in np.flatnonzero(np.isfinite(log_omega).any(axis=0)):
+        log_weight = np.log(1 - INDIVIDUAL_WEIGHT) if is_informative[i] else 0.0
+        explanation = log_weight + log_omega[:, i], sample.bound(q, prior[i])
+        (careful if is_informative[i] else spam).append(explanation)
     sums = []
-    for accounts in (looks, blind):  # log Σ_a w_a P_a / Σ_a w_a
-        w, evidence = (np.stack(part) for part in zip(*accounts, strict=True))
+    for explanations in (careful, spam):  # log Σ_a w_a P_a / Σ_a w_a
+        w, evidence = (np.stack(part) for part in zip(*explanations, strict=True))
         sums.append(np.asarray(logsumexp(w + evidence, axis=0) - logsumexp(w, axis=0)))
-    return sums[0], sums[1]
+    return sums
 
 
-def kinds_of(answers: Array, size: Array) -> Array:
-    """(K, kinds), 0 or 1: clusters of items about which larger clusters of annotators answer alike are one.
+def _beliefs_without_label(draws: Draws, t: int, sample: LabelSample, beliefs: Array, used: Indices) -> Array:
+    """Return q (E, K): P(cluster of the label's item) with the label itself divided out."""
+    N, P, lam = sample.N, sample.P, draws.numbers[t, 2]
+    b = beliefs[sample.item]
+    sizes = draws.sizes[t][:, used].astype(np.float64)[sample.annotator]
+    pi = draws.matrices[t][:, :, used].astype(np.float64).reshape(N * P, -1)[sample.cell]
+    without = np.maximum(pi * sizes - b, 0.01 * pi) / np.maximum(sizes - b, 0.01)
+    item_shares = draws.rho[t][sample.item, sample.label].astype(np.float64)
+    q = b / np.maximum((1 - lam) * without + lam * item_shares[:, None], MIN_MASS) + MIN_MASS
+    q /= q.sum(axis=1, keepdims=True)
+    return np.asarray(q)
 
-    ``answers`` (K, L, P), ``size`` (K,). Clusters of items may split by what a single annotator says of them;
-    such a split says nothing of the items.
+
+def merge_item_clusters(answers: Array, size: Array) -> Array:
+    """Return a 0/1 matrix (K, kinds) that merges item clusters with like answers of all annotator clusters.
+
+    ``answers`` (K, L, P), ``size`` (K,). Item clusters may split by the answers of a single annotator; such a
+    split says nothing about the items.
     """
-    chosen = list[int]()  # the largest cluster of each kind
+    representatives = list[int]()  # the largest cluster of each kind
     kind = np.zeros(len(size), dtype=np.intp)
     for k in np.argsort(-size, kind="stable"):
-        # total variation, at most over the clusters of annotators
-        gaps = [np.abs(answers[k] - answers[j]).sum(axis=1).max(initial=0.0) / 2 for j in chosen]
-        if not answers.shape[1] or not gaps or min(gaps) > SAME_KIND:
-            chosen.append(int(k))
+        # total variation distance, maximised over the annotator clusters
+        gaps = [np.abs(answers[k] - answers[j]).sum(axis=1).max(initial=0.0) / 2 for j in representatives]
+        if not answers.shape[1] or not gaps or min(gaps) > SAME_KIND_DISTANCE:
+            representatives.append(int(k))
             gaps.append(-1.0)
         kind[k] = int(np.argmin(gaps)) if gaps else 0
-    return np.eye(len(chosen))[kind]
+    return np.eye(len(representatives))[kind]
 
 
-def informative(theta: Array, size: Array, members: Array, load: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """(L,): which clusters of annotators, of answers ``theta`` (K, L, P), tell anything of the items.
+def informative_clusters(theta: Array, size: Array, members: Array, n_labels: Indices) -> Mask:
+    """Return (L,): annotator clusters, with answers ``theta`` (K, L, P), whose labels depend on the items.
 
-    ``size`` (K,) are the items' shares, ``members`` (L,) how much each cluster counts, ``load`` its labels.
+    ``size`` (K,) are shares of the items, ``members`` (L,) cluster weights, ``n_labels`` (L,) their labels.
     """
-    alone = np.einsum("k,klp->lp", size, theta)
-    ratio = np.log(np.maximum(theta, TINY) / np.maximum(alone, TINY))
-    told = np.einsum("k,klp,klp->l", size, theta, ratio)  # I(label; item cluster)
-    # drawn from n labels, Θ seems to tell (K − 1)(P − 1) / 2n too much, and as much again by being drawn
-    kinds = 1 / (size**2).sum()  # clusters of items, by their sizes
-    told = np.maximum(told - (kinds - 1) * (theta.shape[2] - 1) / np.maximum(load, 1), 0)
-    order = np.argsort(told)
+    marginal = np.einsum("k,klp->lp", size, theta)
+    ratio = np.log(np.maximum(theta, MIN_MASS) / np.maximum(marginal, MIN_MASS))
+    information = np.einsum("k,klp,klp->l", size, theta, ratio)  # I(label; item cluster)
+    # Θ estimated from n labels overstates it by (K − 1)(P − 1) / 2n, and drawing Θ by as much again
+    kinds = 1 / (size**2).sum()  # effective number of item clusters
+    information = np.maximum(information - (kinds - 1) * (theta.shape[2] - 1) / np.maximum(n_labels, 1), 0)
+    order = np.argsort(information)
     share = np.cumsum(members[order])
-    median = told[order][np.searchsorted(share, share[-1] / 2)]
-    everybody = members @ alone / max(members.sum(), TINY)
-    entropy = -(everybody * np.log(np.maximum(everybody, TINY))).sum()
-    enough = told >= max(NO_INFORMATION * median, LEAST_INFORMATION * entropy)
-    return np.asarray(enough & (shared(theta, size, members) >= SHARED))
+    median = information[order][np.searchsorted(share, share[-1] / 2)]
+    overall = members @ marginal / max(members.sum(), MIN_MASS)
+    entropy = -(overall * np.log(np.maximum(overall, MIN_MASS))).sum()
+    enough = information >= max(MIN_RELATIVE_INFORMATION * median, MIN_ENTROPY_SHARE * entropy)
+    return np.asarray(enough & (predicted_share(theta, size, members) >= MIN_PREDICTED_SHARE))
 
 
-def shared(theta: Array, size: Array, members: Array) -> Array:
-    """(L,): what a cluster's label tells of another's label, over what the others tell of one another.
+def predicted_share(theta: Array, size: Array, members: Array) -> Array:
+    """Return (L,): information of a cluster's label about another's, relative to that among the others.
 
-    A cluster that has half the weight of the largest or more is one of the crowd's views: infinite.
+    Infinite for a cluster of at least half the weight of the largest: it is one of the crowd's views.
     """
-    found = np.full(len(members), np.inf)
+    ratios = np.full(len(members), np.inf)
     for i in np.flatnonzero(2 * members < members.max()):
         rest = np.where(np.arange(len(members)) == i, 0.0, members)
         others = np.einsum("l,klp->kp", rest / rest.sum(), theta)
-        theirs = mutual_information(np.einsum("k,kp,kq->pq", size, theta[:, i], others))
-        usual = mutual_information(np.einsum("k,kp,kq->pq", size, others, others))
-        found[i] = theirs / max(usual, TINY)
-    return found
+        across = mutual_information(np.einsum("k,kp,kq->pq", size, theta[:, i], others))
+        among_others = mutual_information(np.einsum("k,kp,kq->pq", size, others, others))
+        ratios[i] = across / max(among_others, MIN_MASS)
+    return ratios
 
 
 def mutual_information(joint: Array) -> float:
-    """Σ_pq J_pq log J_pq / (J_p J_q) of a table of chances."""
-    apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-    return float((joint * np.log(np.maximum(joint, TINY) / np.maximum(apart, TINY))).sum())
+    """Return Σ_pq J_pq log J_pq / (J_p J_q) of a joint distribution."""
+    independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    return float((joint * np.log(np.maximum(joint, MIN_MASS) / np.maximum(independent, MIN_MASS))).sum())

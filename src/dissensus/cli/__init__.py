@@ -1,6 +1,6 @@
-"""The command line. A command parses, calls one library function, and prints.
+"""Command line: each command parses its options, calls one library function, and prints the result.
 
-Only typer is loaded to show help; numbers, tables and colours are loaded by the command that needs them.
+Help loads only typer; NumPy, Arrow and rich are imported by the commands that need them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ __all__ = ["application", "main"]
 
 INTERRUPTED, TERMINATED = 130, 143
 
-#: Every command and its module, by the headings under which help lists them.
-GROUPS = {
-    "Look": {"describe": "look", "fit": "fit", "report": "look"},
-    "People and models": {"annotators": "look", "judges": "judges"},
-    "More labels": {"plan": "plan", "update": "fit"},
-    "Files": {"import": "files", "export": "files"},
-    "Research": {
+#: Commands and their modules, under the headings of ``dissensus --help``.
+COMMAND_GROUPS = {
+    "Basics": {"describe": "inspection", "fit": "fit", "report": "inspection"},
+    "Annotators and language models": {"annotators": "inspection", "judges": "judges"},
+    "Collecting more labels": {"plan": "inspection", "update": "fit"},
+    "Importing and exporting": {"import": "files", "export": "files"},
+    "Evaluation and simulation": {
         "select": "select",
         "recover": "recover",
         "score": "recover",
         "simulate": "simulate",
         "demo": "simulate",
     },
-    "Machine": {"info": "info"},
+    "Installation": {"info": "info"},
 }
-COMMANDS = {command: module for group in GROUPS.values() for command, module in group.items()}
+COMMANDS = {command: module for group in COMMAND_GROUPS.values() for command, module in group.items()}
 
 
 def main() -> None:
@@ -49,9 +49,9 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     try:
         app(prog_name="dissensus")
-    except SystemExit as done:
-        if done.code == INTERRUPTED:
-            # Ctrl-C means now: threads and worker processes that are still busy are not waited for.
+    except SystemExit as exit_:
+        if exit_.code == INTERRUPTED:
+            # Ctrl-C exits at once, without waiting for busy threads and worker processes.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(INTERRUPTED)
@@ -59,9 +59,9 @@ def main() -> None:
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
-    """Load the commands: the one that a command line calls, or all of them."""
-    called = next((word for word in words if not word.startswith("-")), "")
-    for module in [COMMANDS[called]] if called in COMMANDS else dict.fromkeys(COMMANDS.values()):
+    """Load the module of the command that ``words`` name, or the modules of all commands."""
+    command = next((word for word in words if not word.startswith("-")), "")
+    for module in [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values()):
         importlib.import_module(f"dissensus.cli.{module}")
     from dissensus.cli.app import app
 
@@ -69,13 +69,13 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, and let helper threads that fail on the way out say nothing."""
+    """Raise KeyboardInterrupt, and silence threads that fail during the exit."""
     threading.excepthook = lambda _: None
     raise KeyboardInterrupt
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """Leave through every ``finally``, so that temporary files go."""
+    """Exit through every ``finally``, so that temporary files are removed."""
     sys.exit(TERMINATED)
 
 

@@ -1,4 +1,4 @@
-"""``dissensus fit`` and ``update``: labels in, refined labels and a page out; more labels later."""
+"""``dissensus fit`` and ``update``: refine labels, and add new labels to a finished run."""
 
 from __future__ import annotations
 
@@ -6,49 +6,50 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, argument, examples, last_result, option
-from dissensus.cli.terminal import amounts, count, note, say, say_missing, say_page, show_json, show_table
+from dissensus.cli.app import argument, last_result, option
+from dissensus.cli.terminal import amounts, count, note, say, say_report, say_written, show_json, show_table
 from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
     from dissensus.workflow.refine import Refinement
 
-RANKS_SHOWN = 20
+RANKS_SHOWN = 20  # rows of the table of ranks
 
 
-@app.command(
-    epilog=examples(
-        "dissensus fit votes.csv",
-        "dissensus fit votes.csv --items tweets.csv --gold gold.csv -o refined",
-        "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5",
-    )
+@opt.command(
+    "dissensus fit votes.csv",
+    "dissensus fit votes.csv --items tweets.csv --gold gold.csv -o refined",
+    "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5",
 )
 def fit(
-    context: typer.Context,
     file: opt.LabelFile,
-    item_column: opt.ItemColumn = None,
-    annotator_column: opt.AnnotatorColumn = [],
-    label_column: opt.LabelColumn = [],
-    label_type: opt.LabelTypes = None,
-    classes: opt.Classes = [],
+    columns: opt.Columns,
     items: opt.ItemTable = None,
     annotators: opt.AnnotatorTable = None,
-    gold: Annotated[Path | None, option("FILE", "Table of right labels: item, label.")] = None,
-    text_column: Annotated[str | None, option("NAME", "Column of the items' text.")] = None,
+    gold: Annotated[Path | None, option("FILE", "Table of gold labels: item, label.")] = None,
+    text_column: opt.TextColumn = None,
     features: opt.Features = None,
     model: opt.Model = "auto",
     item_clusters: opt.ItemClusters = None,
     annotator_clusters: opt.AnnotatorClusters = None,
     set: opt.SetOption = [],
-    estimate: Annotated[str, option("WHAT", "population, annotators or truth.")] = "population",
-    represent: Annotated[list[str], option("COLUMN=VALUE", "Whose population; repeatable.")] = [],
-    fast: Annotated[bool, option(None, "Leave sampled models out: seconds, not minutes.", "--fast")] = False,
-    thorough: Annotated[bool, option(None, "Also try the slowest model, latent.", "--thorough")] = False,
-    test_size: Annotated[float, option("SHARE", "Share of labels hidden to judge models (0.2).")] = 0.2,
+    estimate: Annotated[
+        str,
+        option("WHAT", "population (share of each answer), annotators (their answers) or truth (one class)."),
+    ] = "population",
+    represent: Annotated[
+        list[str],
+        option("COLUMN=VALUE", "Estimate the population of annotators with this attribute; repeatable."),
+    ] = [],
+    fast: Annotated[
+        bool, option(None, "Skip models that are sampled by MCMC; takes seconds.", "--fast")
+    ] = False,
+    thorough: Annotated[
+        bool, option(None, "Also try 'latent', the slowest of the sampled models.", "--thorough")
+    ] = False,
+    test_size: Annotated[float, option("SHARE", "Share of labels held out to compare models.")] = 0.2,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,
     output: opt.OutputDirectory = None,
@@ -57,82 +58,62 @@ def fit(
     title: opt.Title = None,
     anonymise: opt.Anonymise = False,
     safe_csv: opt.SafeCsv = False,
-    memory: Annotated[str | None, option("SIZE", "Memory that may be used, such as 8GB.")] = None,
-    checkpoint: Annotated[Path | None, option("DIR", "Keep the fit's state here; a rerun goes on.")] = None,
+    memory: Annotated[str | None, option("SIZE", "Memory limit, such as 8GB.")] = None,
+    checkpoint: Annotated[Path | None, option("DIR", "Save the fit here, to resume it if killed.")] = None,
     cluster: opt.Cluster = None,
     scratch: opt.Scratch = None,
-    verbose: Annotated[bool, option(None, "Show the models compared, too.", "--verbose", "-v")] = False,
+    verbose: Annotated[bool, option(None, "Also show how the models compare.", "--verbose", "-v")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Refine labels, and write a page to look at."""
+    """Refine labels, and write tables and an HTML report."""
     from dissensus.models import build_model
     from dissensus.params import n_bytes
     from dissensus.tables.results import check_output
 
     directory = output or Path(f"{opt.stem(file)}-refined")
     check_output(directory, force)
-    sizes = dict(zip(opt.CLUSTERS, (item_clusters, annotator_clusters), strict=True))
-    settings = {name: size for name, size in sizes.items() if size is not None}
-    settings |= dict(map(opt.parse_setting, set))
-    if model != "auto":  # refuse what cannot be before any file is read
+    sizes = zip(opt.CLUSTERS, (item_clusters, annotator_clusters), strict=True)
+    settings = {name: size for name, size in sizes if size is not None} | opt.parse_settings(set)
+    if model != "auto":  # check the settings before reading any file
         build_model(model, settings, seed=seed, n_jobs=jobs)
     elif settings:
-        raise ParameterError(f"{next(iter(settings))}: name the model that should take it, as in --model pgm")
+        raise ParameterError(
+            f"{next(iter(settings))} is a setting of a model; name the model, as in --model pgm"
+        )
     allowed = None if memory is None else n_bytes(memory, "fit")
-    from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.source import within_memory
     from dissensus.workflow.refine import fit as refine
     from dissensus.workflow.runs import write_run
 
-    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
     with within_memory(allowed):
         labels = columns.read(file, items=items, annotators=annotators, gold=gold, text_column=text_column)
-    labels = opt.with_features(labels, features)
+    labels = opt.attach_features(labels, features)
     if anonymise:
-        from dissensus.annotators.pseudonyms import pseudonymised
+        from dissensus.annotators.pseudonyms import pseudonymise
 
-        labels = pseudonymised(labels)
-    limits: dict[str, Any] = {
-        "cluster": cluster,
-        "scratch": scratch,
-        "memory": memory,
-        "checkpoint": checkpoint,
-    }
-    used: AbstractContextManager[Any] = nullcontext()
+        labels = pseudonymise(labels)
+    question: dict[str, Any] = {"estimate": estimate, "represent": parse_represent(represent)}
+    effort: dict[str, Any] = {"fast": fast, "thorough": thorough, "test_size": test_size, "n_jobs": jobs}
+    origin: dict[str, Any] = {"command": opt.command_line(), "source": str(file)}
+    origin["reading"] = columns.settings()
+    page = None if no_report else {"title": title or file.name, "anonymise": anonymise}
+    limits: Any = {"cluster": cluster, "scratch": scratch, "memory": memory, "checkpoint": checkpoint}
+    limited: AbstractContextManager[Any] = nullcontext()
     if any(value is not None for value in limits.values()):
         from dissensus.large.resources import resources
 
-        used = resources(n_workers=jobs, **limits)
-    kept = f"{checkpoint} keeps the fit: run the same again to go on"
-    with (
-        used as resource,
-        opt.resumable(lambda: resource is not None and any(map(Path.is_dir, resource.used)), kept),
-    ):
-        run = refine(
-            labels,
-            model,
-            settings,
-            estimate=estimate,
-            represent=parse_represent(represent),
-            fast=fast,
-            thorough=thorough,
-            seed=seed,
-            n_jobs=jobs,
-            test_size=test_size,
-        )
-        page = {"title": title or file.name, "anonymise": anonymise}
-        with for_spreadsheets(safe_csv), last_result():
-            summary = write_run(
-                run,
-                directory,
-                command=opt.command_line(context),
-                source=str(file),
-                reading=columns.given(),
-                force=force,
-                page=None if no_report else page,
-            )
-        if resource is not None:
-            resource.forget()
+        limited = resources(n_workers=jobs, **limits)
+    resume = f"the fit is saved in {checkpoint}; run the same command to resume"
+
+    def has_checkpoint() -> bool:
+        return used is not None and any(map(Path.is_dir, used.used))
+
+    with limited as used, opt.resumable(has_checkpoint, resume):
+        run = refine(labels, model, settings, **question, **effort, seed=seed)
+        with last_result(safe_csv):
+            summary = write_run(run, directory, **origin, force=force, page=page)
+        if used is not None:
+            used.forget()
     if as_json:
         show_json(summary)
         return
@@ -142,79 +123,77 @@ def fit(
 
 
 def parse_represent(texts: list[str]) -> dict[str, list[str]] | None:
-    """Read ``column=value``, any number of them: values of one column are alternatives; None for none."""
-    wanted: dict[str, list[str]] = {}
+    """Parse ``column=value`` texts; several values of one column are alternatives."""
+    attributes: dict[str, list[str]] = {}
     for text in texts:
-        column, equals, value = text.partition("=")
-        if not (equals and column.strip()):
-            raise ParameterError(f"{text}: write it as column=value, as in country=DE")
-        wanted.setdefault(column.strip(), []).append(value.strip())
-    return wanted or None
+        column, value = opt.parse_pair(text, "column=value, as in country=DE")
+        attributes.setdefault(column, []).append(value)
+    return attributes or None
 
 
 def _note_models(labels: Annotations, file: Path) -> None:
-    """Where some annotators seem to be language models, say how they count and what else could be done."""
+    """Note annotators that seem to be language models, and the commands for treating them differently."""
     from dissensus.annotators.judge_detection import models_by_name
 
-    found = models_by_name(labels)
-    if 0 < len(found) < labels.n_annotators:
+    models = models_by_name(labels)
+    if 0 < len(models) < labels.n_annotators:
         note(
-            f"{count(len(found), 'language model')} by name ({found[0]}, for one) among the annotators; to "
-            f"compare: dissensus judges {file}; to count people alone: --annotators T --represent kind=human"
+            f"{count(len(models), 'annotator')} with the name of a language model, such as {models[0]}; "
+            f"to compare with humans: dissensus judges {file}; to estimate the answers of humans only: "
+            "--annotators FILE --represent kind=human"
         )
 
 
 def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bool) -> None:
-    """Show what the page says first, where it is, and with ``verbose`` how the model was chosen."""
+    """Print the main findings and the files written; with ``verbose`` also how the model was chosen."""
     say(amounts(run.annotations))
     for step in summary["next_steps"]:
         say(f"• {step}")
     if run.annotations.label_type == "pairwise" and not run.model.answers_are_classes:
         _show_ranks(run)
     if run.gold is not None:
-        crossed, plain = run.gold.cross_fitted, run.gold.plain
-        ends, items = f"{crossed.low:.1%} to {crossed.high:.1%}", count(run.gold.n_items, "item")
-        say(f"Gold labels: {crossed.value:.1%} right ({ends}) on {items}, each without its own gold label;")
-        say(f"{plain.value:.1%} without any gold")
+        cross, plain = run.gold.cross_fitted, run.gold.plain
+        interval, items = f"{cross.low:.1%} to {cross.high:.1%}", count(run.gold.n_items, "item")
+        say(f"Accuracy on {items} with gold labels: {cross.value:.1%} ({interval}, cross-fitted)")
+        say(f"Accuracy without training on gold labels: {plain.value:.1%}")
     elif summary["gold_accuracy"] is not None:
-        right = f"{summary['gold_accuracy']:.1%} right"
-        say(f"Gold labels: {right}; they trained nothing (--estimate truth learns from them)")
+        accuracy = f"{summary['gold_accuracy']:.1%}"
+        say(f"Accuracy on gold labels: {accuracy} (not used for training; --estimate truth uses them)")
     if verbose:
         _show_model(run)
     if "report.html" in summary["files"]:
-        say_page(directory / "report.html")
-    opt.say_written(directory, summary["files"])
-    say_missing(summary["report_missing"], directory)
+        say_report(directory / "report.html")
+    say_written(directory, summary)
 
 
 def _show_ranks(run: Refinement) -> None:
+    """Print the scores and ranks of compared items."""
     columns = ["item", "score", "low", "high", "rank_low", "rank_high", "n_labels"]
-    pieces = next(run.model.label_pieces())
-    values = [pieces[name].to_pylist() if name == "item" else pieces[name].tolist() for name in columns]
+    table = next(run.model.label_batches())
+    values = [table[name].to_pylist() if name == "item" else table[name].tolist() for name in columns]
     rows = [list(row) for row in zip(*values, strict=True)][:RANKS_SHOWN]
-    title = f"Scores (log-odds) and ranks with 95 % intervals, {len(rows)} of {len(values[0]):,}"
+    title = f"Scores (log-odds) and ranks with 95 % intervals ({len(rows)} of {len(values[0]):,} items)"
     show_table(title, columns, rows)
 
 
 def _show_model(run: Refinement) -> None:
-    """Show the models compared, which one it is, how its fit ended, and why it was taken."""
+    """Print the comparison of models, the chosen model, how its fit stopped, and why it was chosen."""
     from dissensus.models import title_of
 
     if run.held_out:
-        rows = []
+        scores, rows = [row.measure(run.estimate) for row in run.held_out], []
         for row in run.held_out:
             gap, seconds = str(row.gap(run.estimate)), f"{row.seconds:.2f}"
             rows.append([title_of(row.model), row.score, row.score_items, gap, seconds])
-        scores = [row.measure(run.estimate) for row in run.held_out]
-        hidden = count(run.held_out[0].n_hidden, "hidden label")
-        title = f"Mean log-probability of {hidden} (nats, higher is better)"
-        columns = ["model", "given item and annotator", "given item", "behind the best", "seconds"]
+        held_out = count(run.held_out[0].n_hidden, "held-out label")
+        title = f"Mean log-probability of {held_out} (nats, higher is better)"
+        columns = ["model", "given item and annotator", "given item", "difference to best", "seconds"]
         show_table(title, columns, rows, scores.index(max(scores)))
-    stopped, settled = run.model.stopped_, getattr(run.model, "settled_items_", None)
+    stopped, settled = run.model.stopped_, getattr(run.model, "converged_items_", None)
     if settled is not None:
-        say(f"The chains agree on the shares of {settled:.0%} of the items (split-R̂ up to 1.1)")
-    how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
-    say(f"Model: {run.model}; {how}")
+        say(f"The chains converged for {settled:.0%} of the items (split-R̂ ≤ 1.1)")
+    how = "closed form, no iterations" if stopped == "closed form" else f"stopped by {stopped}"
+    say(f"Model: {run.model} ({how})")
     if run.reason:
         say(f"Why: {run.reason}")
 
@@ -222,47 +201,32 @@ def _show_model(run: Refinement) -> None:
 # ---- labels over time ---------------------------------------------------------------------------------
 
 
-@app.command(
-    epilog=examples("dissensus update refined monday.csv", "dissensus update refined new.csv -o later")
-)
+@opt.command("dissensus update refined monday.csv", "dissensus update refined new.csv -o later")
 def update(
-    context: typer.Context,
-    place: Annotated[Path, argument("RUN", "A finished run.")],
-    file: Annotated[Path, argument("NEW", "The labels to add.")],
-    item_column: opt.ItemColumn = None,
-    annotator_column: opt.AnnotatorColumn = [],
-    label_column: opt.LabelColumn = [],
-    label_type: opt.LabelTypes = None,
-    classes: opt.Classes = [],
+    path: Annotated[Path, argument("RUN", "Directory of a finished run.")],
+    file: Annotated[Path, argument("NEW", "File of new labels.")],
+    columns: opt.Columns,
     items: opt.ItemTable = None,
     output: opt.OutputDirectory = None,
     no_report: opt.NoReport = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Add labels to a run."""
+    """Add new labels to a finished run."""
     from dissensus.workflow.runs import reading_of, update_run
 
-    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
-    new = columns.read(file, like=reading_of(place), **({} if items is None else {"items": items}))
+    new = columns.read(file, like=reading_of(path), **({} if items is None else {"items": items}))
+    origin = {"command": opt.command_line(), "source": str(file)}
     with last_result():
-        summary = update_run(
-            place,
-            new,
-            output,
-            command=opt.command_line(context),
-            source=str(file),
-            page=None if no_report else {"title": file.name},
-        )
-    directory = output or place
+        summary = update_run(path, new, output, **origin, page=None if no_report else {"title": file.name})
+    directory = output or path
     if as_json:
         show_json(summary)
         return
-    known, updated = summary["data"]["n_labels"], summary["updated"]
-    fresh = count(updated["new_items"], "new item"), count(updated["new_annotators"], "new annotator")
-    say(f"{count(known - updated['n_labels'], 'label')} added, {fresh[0]}, {fresh[1]}; {known:,} in all")
+    total, updated = summary["data"]["n_labels"], summary["updated"]
+    fresh = [count(updated[f"new_{name}s"], f"new {name}") for name in ("item", "annotator")]
+    say(f"{count(total - updated['n_labels'], 'label')} added, {', '.join(fresh)}; {total:,} labels in total")
     for step in summary["next_steps"]:
         say(f"• {step}")
     if "report.html" in summary["files"]:
-        say_page(directory / "report.html")
-    opt.say_written(directory, summary["files"])
-    say_missing(summary["report_missing"], directory)
+        say_report(directory / "report.html")
+    say_written(directory, summary)

@@ -1,4 +1,4 @@
-"""``dissensus info``: what is installed here, the models, and the settings of one."""
+"""``dissensus info``: installed packages, models, and the settings of a model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import inspect
 import platform
 import re
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dissensus._version import __version__
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, argument, examples
+from dissensus.cli.app import argument
 from dissensus.cli.terminal import say, show_json, show_table
 from dissensus.errors import install_command
 from dissensus.params import n_cores, physical_memory
@@ -19,118 +20,113 @@ from dissensus.params import n_cores, physical_memory
 if TYPE_CHECKING:
     from dissensus.models.base import Model
 
-NEED = "it also needs the items' text or features."
-# What each extra is for; the packages of an extra are read from what the installer wrote.
+# Purpose of each extra; its packages are read from the metadata of the installation.
 EXTRAS = {
     "pandas": "results as pandas data frames",
     "text": "sentence embeddings, LDL-NM, text classifiers (PyTorch)",
-    "guided": "classifiers taught by refined labels (scikit-learn)",
+    "guided": "classifiers trained on refined labels (scikit-learn)",
     "arviz": "posterior draws for ArviZ",
-    "mlflow": "runs logged to MLflow, and its assessments read",
+    "mlflow": "logging runs to MLflow and reading its assessments",
     "excel": "reading .xlsx files",
     "cluster": "fits on a Dask cluster",
 }
 CORE = "core"
 
 
-@app.command(epilog=examples("dissensus info", "dissensus info fmm"))
+@opt.command("dissensus info", "dissensus info fmm")
 def info(
-    model: Annotated[str | None, argument("[MODEL]", "A model, for its settings.")] = None,
+    model: Annotated[str | None, argument("MODEL", "Show the settings of this model.")] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Show versions, extras, models and their settings."""
     if model is not None:
         _show_settings(model, as_json)
         return
-    found = environment() | {"models": _titles()}
+    report = environment() | {"models": _titles()}
     if as_json:
-        show_json(found)
+        show_json(report)
         return
-    core = ", ".join(f"{name} {number or 'missing'}" for name, number in found["core"].items())
+    core = ", ".join(f"{name} {number or 'missing'}" for name, number in report["core"].items())
     say(
-        f"dissensus {found['dissensus']}, Python {found['python']}, {found['system']}",
-        f"environment   {found['environment']}",
-        f"cores         {found['cores']}",
-        f"memory        {found['memory_gb']} GB",
+        f"dissensus {report['dissensus']}, Python {report['python']}, {report['system']}",
+        f"environment   {report['environment']}",
+        f"cores         {report['cores']}",
+        f"memory        {report['memory_gb']} GB",
         f"core          {core}",
     )
-    extras = []
-    for name, about in found["extras"].items():
-        state = f"missing {', '.join(about['missing'])}" if about["missing"] else "complete"
-        extras.append([name, about["for"], state])
-    show_table("Extras", ["extra", "what for", "state"], extras)
-    for name, about in found["extras"].items():
-        if about["missing"]:
-            say(f"{name}: {about['get_it_with']}")
-    show_table("Models", ["name", "what it is"], [list(row) for row in found["models"].items()])
-    say("Settings of one: dissensus info MODEL")
+    extras, commands = [], []
+    for name, extra in report["extras"].items():
+        missing = ", ".join(extra["missing"])
+        extras.append([name, extra["for"], f"missing {missing}" if missing else "installed"])
+        commands += [f"{name}: {extra['get_it_with']}"] if missing else []
+    show_table("Extras", ["extra", "purpose", "status"], extras)
+    say(*commands)
+    show_table("Models", ["name", "description"], [list(row) for row in report["models"].items()])
+    say("Settings of a model: dissensus info MODEL")
 
 
 def _titles() -> dict[str, str]:
-    """The first sentence of every model's documentation."""
+    """Return the first paragraph of each model's documentation."""
     from dissensus.models import MODELS, model_class
 
-    titles = {}
-    for name in MODELS:
-        kind, title = model_class(name), _first_sentence(model_class(name))
-        titles[name] = f"{title.rstrip('.')}; {NEED}" if kind.uses_features is True else title
+    titles = {name: _first_paragraph(model_class(name)) for name in MODELS}
+    for name, title in titles.items():
+        if model_class(name).uses_features is True:
+            titles[name] = f"{title.rstrip('.')}; needs the text or features of the items."
     return titles
 
 
 def _show_settings(name: str, as_json: bool) -> None:
+    """Print the settings of a model."""
     from dissensus.models import model_class
 
     kind = model_class(name)
-    settings = [
-        {
-            "name": setting,
-            "default": str(declared.default),
-            "rule": declared.rule.words,
-            "meaning": re.sub(r":\w+:`~?([^`]*)`", r"\1", declared.meaning).replace("``", ""),
-        }
-        for setting, declared in kind._settings.items()
-    ]
+    settings = []
+    for setting, declared in kind._settings.items():
+        row = {"name": setting, "default": str(declared.default), "rule": declared.rule.words}
+        row["meaning"] = re.sub(r":\w+:`~?([^`]*)`", r"\1", declared.meaning).replace("``", "")
+        settings.append(row)
     if as_json:
         show_json(settings)
         return
-    say(_first_sentence(kind))
+    say(_first_paragraph(kind))
     rows = [list(row.values()) for row in settings]
-    show_table(f"Settings of {name}", ["setting", "default", "must be", "what it means"], rows)
+    show_table(f"Settings of {name}", ["setting", "default", "allowed values", "meaning"], rows)
 
 
-def _first_sentence(kind: type[Model]) -> str:
+def _first_paragraph(kind: type[Model]) -> str:
+    """Return the first paragraph of a class's docstring as plain text."""
     paragraph = (inspect.getdoc(kind) or kind.__name__).split("\n\n")[0]
     return " ".join(paragraph.split()).replace("``", "")
 
 
 def packages() -> list[tuple[str, str, str]]:
-    """(part, name, version here) of the packages of the core and of each extra; "" where it is missing."""
-    try:
+    """Return (part, name, installed version) of the packages of the core and the extras; "" if missing."""
+    lines, rows = list[str](), []
+    with suppress(PackageNotFoundError):  # run from source, not installed
         lines = requires("dissensus") or []
-    except PackageNotFoundError:  # run from its source, never installed
-        lines = []
-    known = []
     for line in lines:
         text, _, marker = line.partition(";")
         extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", marker)
         name = re.match(r"[\w.-]+", text.strip())[0]  # type: ignore[index]
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            found = ""
-        known.append((extra[1] if extra else CORE, name, found))
-    return [(part, name, found) for part, name, found in known if part == CORE or part in EXTRAS]
+        part = extra[1] if extra else CORE
+        if part == CORE or part in EXTRAS:
+            number = ""
+            with suppress(PackageNotFoundError):
+                number = version(name)
+            rows.append((part, name, number))
+    return rows
 
 
 def environment() -> dict[str, Any]:
-    """Versions, threads, memory, and for each extra what it is for, what is missing and how to get it."""
-    known, extras = packages(), {}
+    """Return versions, cores, memory, and the purpose, packages and install command of each extra."""
+    rows, extras = packages(), {}
     for extra, purpose in EXTRAS.items():
-        versions = {name: found for part, name, found in known if part == extra}
-        missing = [name for name, found in versions.items() if not found]
+        versions = {name: number for part, name, number in rows if part == extra}
+        missing = [name for name, number in versions.items() if not number]
         extras[extra] = {
             "for": purpose,
-            "installed": {name: found for name, found in versions.items() if found},
+            "installed": {name: number for name, number in versions.items() if number},
             "missing": missing,
             "get_it_with": install_command(extra) if missing else "",
         }
@@ -141,6 +137,6 @@ def environment() -> dict[str, Any]:
         "environment": sys.prefix,
         "cores": n_cores(),
         "memory_gb": round(physical_memory() / 1e9, 1),
-        "core": {name: found for part, name, found in known if part == CORE},
+        "core": {name: number for part, name, number in rows if part == CORE},
         "extras": extras,
     }

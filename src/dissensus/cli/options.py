@@ -1,7 +1,9 @@
-"""Options that several commands share, each declared once, and how their values are read."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import re
 import shlex
@@ -10,78 +12,108 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from dissensus.cli.app import StoppedError, argument, option
-from dissensus.cli.terminal import say
+from dissensus.cli.app import StoppedError, app, argument, option, typed
 from dissensus.errors import ParameterError
 from dissensus.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
 
-# ---- what is read -------------------------------------------------------------------------------------
+Command = Callable[..., None]
 
-LabelFile = Annotated[Path, argument("FILE", "CSV, TSV, JSONL, Parquet, an export, or a store.")]
-LabelsOrRun = Annotated[Path, argument("FILE|RUN", "Labels, or the directory of a finished run.")]
-ItemColumn = Annotated[str | None, option("NAME", "Column of the item ids.")]
-AnnotatorColumn = Annotated[list[str], option("NAME", "Column of annotators (repeat it if wide).")]
-LabelColumn = Annotated[list[str], option("NAME", "Column of labels (repeat it if one per class).")]
+# ---- input --------------------------------------------------------------------------------------------
+
+LabelFile = Annotated[
+    Path,
+    argument("FILE", "Labels: CSV, TSV, JSONL, Parquet, an export, or a store made by 'dissensus import'."),
+]
+LabelsOrRun = Annotated[Path, argument("FILE|RUN", "File of labels, or directory of a finished run.")]
+ItemColumn = Annotated[str | None, option("NAME", "Column of item ids.")]
+AnnotatorColumn = Annotated[
+    list[str], option("NAME", "Column of annotator ids; repeat the option if each annotator has a column.")
+]
+LabelColumn = Annotated[
+    list[str], option("NAME", "Column of labels; repeat the option if each class has a column.")
+]
 Kind = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
 LabelTypes = Annotated[Kind | None, option("TYPE", "nominal, ordinal, numeric, multi or pairwise.")]
-Classes = Annotated[list[str], option("A,B,…", "All classes; an ordered scale as low<mid<high.")]
-ItemTable = Annotated[Path | None, option("FILE", "Table of items: id, text and other columns.", "--items")]
-AnnotatorTable = Annotated[Path | None, option("FILE", "Table of annotators: id and more.", "--annotators")]
-Features = Annotated[Path | None, option("FILE", "Item features: .npy, .npz or .parquet.", "--features")]
+Classes = Annotated[list[str], option("A,B,…", "All classes; an ordered scale: 'low<mid<high'.")]
+ItemTable = Annotated[Path | None, option("FILE", "Table of items: id, text, other columns.")]
+AnnotatorTable = Annotated[Path | None, option("FILE", "Table of annotators: id, attributes.")]
+Features = Annotated[Path | None, option("FILE", "Numeric features of the items (.npy, .npz or .parquet).")]
+TextColumn = Annotated[str | None, option("NAME", "Column with the text of the items.")]
 
 
 class Columns:
-    """How the labels of a file are read: the five options that every command has."""
+    """The five options that say how labels are read."""
 
     def __init__(
         self,
-        item_column: str | None,
-        annotator_column: Sequence[str],
-        label_column: Sequence[str],
-        label_type: str | None,
-        classes: Sequence[str],
+        item_column: ItemColumn = None,
+        annotator_column: AnnotatorColumn = [],
+        label_column: LabelColumn = [],
+        label_type: LabelTypes = None,
+        classes: Classes = [],
     ) -> None:
-        self.item, self.label_type = item_column, label_type
-        self.annotator, self.label = one_or_several(annotator_column), one_or_several(label_column)
-        one = classes[0] if len(classes) == 1 else ""
-        self.classes = one if "<" in one else in_list(classes) or None
+        def unpack(names: Sequence[str]) -> str | list[str] | None:
+            return (names[0] if len(names) == 1 else list(names)) if names else None
 
-    def given(self) -> dict[str, Any]:
-        """The settings of ``read_annotations`` that were given; a run keeps them."""
+        self.item, self.label_type = item_column, label_type
+        self.annotator, self.label = unpack(annotator_column), unpack(label_column)
+        ordered = len(classes) == 1 and "<" in classes[0]
+        self.classes = classes[0] if ordered else split_list(classes) or None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of ``read_annotations`` that were given; a run saves them."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def read(self, file: Path, *, like: Mapping[str, Any] | None = None, **more: Any) -> Annotations:
-        """Read the labels of a file; settings left out are those of ``like``, which a run was read with."""
+        """Read the labels of a file; ``like`` holds the settings of an earlier reading, used as defaults."""
         from dissensus.importers.read import read_annotations
 
         with shown() as progress:
             progress(f"reading {file.name}", 0.0)
-            return read_annotations(file, **(dict(like or {}) | self.given() | more))
+            return read_annotations(file, **(dict(like or {}) | self.settings() | more))
 
 
-def one_or_several(values: Sequence[str]) -> str | list[str] | None:
-    """None, the one value, or the list of them."""
-    return (values[0] if len(values) == 1 else list(values)) if values else None
+def command(*examples: str, name: str | None = None) -> Callable[[Command], Command]:
+    """Make a function a command, with examples at the end of its help.
+
+    A parameter ``columns`` is replaced by the five options of :class:`Columns`.
+    """
+    epilog = "\b\nExamples:\n  " + "\n  ".join(examples)
+    reading = inspect.signature(Columns, eval_str=True).parameters
+
+    def register(function: Command) -> Command:
+        parameters = inspect.signature(function, eval_str=True).parameters
+        options: list[inspect.Parameter] = []
+        for parameter in parameters.values():
+            options += reading.values() if parameter.name == "columns" else [parameter]
+
+        @functools.wraps(function)
+        def run(**values: Any) -> None:
+            if "columns" in parameters:
+                values["columns"] = Columns(**{option: values.pop(option) for option in reading})
+            function(**values)
+
+        vars(run)["__signature__"] = inspect.Signature(options)
+        return app.command(name, epilog=epilog)(run)
+
+    return register
 
 
-def in_list(values: Sequence[str]) -> list[str]:
-    """Values of an option that was repeated, or given once with commas between."""
-    return [part.strip() for value in values for part in (value.split(",") if len(values) == 1 else [value])]
+def split_list(values: Sequence[str]) -> list[str]:
+    """Return the values of an option that was repeated, or given once with commas between them."""
+    return list(map(str.strip, values[0].split(",") if len(values) == 1 else values))
 
 
-def with_features(labels: Annotations, features: Path | None) -> Annotations:
+def attach_features(labels: Annotations, features: Path | None) -> Annotations:
     """Attach the item features in a file."""
     if features is None:
         return labels
-    from dissensus.labels.features import read_features
-    from dissensus.labels.features import with_features as attached
+    from dissensus.labels.features import read_features, with_features
 
-    return attached(labels, read_features(features, labels))
+    return with_features(labels, read_features(features, labels))
 
 
 # ---- the model ----------------------------------------------------------------------------------------
@@ -97,29 +129,40 @@ def model_names(incomplete: str) -> list[str]:
     return [name for name in ("auto", *MODELS) if name.startswith(incomplete)]
 
 
-Seed = Annotated[int, option("N", "Seed: the same seed gives the same result.", "--seed")]
-Jobs = Annotated[int, option("N", "Threads or processes (all).", "--jobs", "-j")]
-Model = Annotated[str, option("NAME", "Name of a model.", "--model", "-m", autocompletion=model_names)]
+Seed = Annotated[int, option("N", "Random seed; the same seed gives the same result.")]
+Jobs = Annotated[int, option("N", "Threads or processes; -1 uses all cores.", "--jobs", "-j")]
+Model = Annotated[
+    str, option("NAME", "A model listed by 'dissensus info'.", "--model", "-m", autocompletion=model_names)
+]
 K, L = ("--item-clusters", "-k"), ("--annotator-clusters", "-l")
 ItemClusters = Annotated[int | None, option("K", "Number of item clusters.", *K)]
 AnnotatorClusters = Annotated[int | None, option("L", "Number of annotator clusters.", *L)]
-ItemSizes = Annotated[str | None, option("6,12", "Numbers of item clusters to try, also as 3:20.", *K)]
-AnnotatorSizes = Annotated[str | None, option("4,8", "Numbers of annotator clusters to try.", *L)]
+ItemSizes = Annotated[str | None, option("LIST", "Numbers of item clusters to try: 6,12 or 3:20.", *K)]
+AnnotatorSizes = Annotated[str | None, option("LIST", "Numbers of annotator clusters to try.", *L)]
 SetOption = Annotated[list[str], option("NAME=VALUE", "A setting of the model; repeatable.", "--set", "-s")]
-Cluster = Annotated[str | None, option("ADDRESS", "A Dask scheduler, or local.", "--cluster")]
-Scratch = Annotated[Path | None, option("DIR", "Directory for what does not fit in memory.", "--scratch")]
+Cluster = Annotated[str | None, option("ADDRESS", "A Dask scheduler, or 'local'.")]
+Scratch = Annotated[Path | None, option("DIR", "Directory for data that exceed memory.")]
 
 
-def parse_setting(text: str) -> tuple[str, Any]:
-    """``name=value``, the value read as JSON would (3, 0.5, true, null), or else as text."""
+def parse_pair(text: str, form: str) -> tuple[str, str]:
+    """Parse ``name=value``; an error describes the expected ``form``."""
     name, equals, value = text.partition("=")
     if not (equals and name.strip()):
-        raise ParameterError(f"{text}: write it as name=value, as in n_item_clusters=12")
-    return name.strip(), parse_value(value)
+        raise ParameterError(f"{text}: write it as {form}")
+    return name.strip(), value.strip()
+
+
+def parse_settings(texts: list[str]) -> dict[str, Any]:
+    """Parse settings of a model, each ``name=value``; see :func:`parse_value`."""
+    settings = {}
+    for text in texts:
+        name, value = parse_pair(text, "name=value, as in n_item_clusters=12")
+        settings[name] = parse_value(value)
+    return settings
 
 
 def parse_value(text: str) -> Any:
-    """A value as JSON would read it, ``.3`` and ``2,2,1.5`` as numbers, or else the text."""
+    """Parse a value as JSON; also read ``.3`` and ``2,2,1.5`` as numbers; keep anything else as text."""
     text = text.strip()
     try:
         return json.loads(text)
@@ -132,44 +175,46 @@ def parse_value(text: str) -> Any:
 
 
 def parse_values(text: str) -> list[Any]:
-    """Values to try: single ones with commas between, and ``3:20`` for every whole number from 3 to 20."""
+    """Parse values to try, separated by commas; ``3:20`` is every whole number from 3 to 20."""
     values: list[Any] = []
     for part in text.split(","):
         bounds = re.fullmatch(r"\s*(\d+):(\d+)\s*", part)
         values += range(int(bounds[1]), int(bounds[2]) + 1) if bounds else [parse_value(part)]
     if not values or any(value == "" or (isinstance(value, str) and ":" in value) for value in values):
-        raise ParameterError(f"{text}: write values to try as 3:20 or 1,2,4")
+        raise ParameterError(f"{text}: write the values to try as 3:20 or 1,2,4")
     return values
 
 
 @contextmanager
-def resumable(is_kept: Callable[[], bool], kept: str) -> Iterator[None]:
-    """Let Ctrl-C inside the block say what of a long job is kept, if anything is."""
+def resumable(has_progress: Callable[[], bool], message: str) -> Iterator[None]:
+    """On Ctrl-C inside the block, report how to resume if ``has_progress()``."""
     try:
         yield
     except KeyboardInterrupt:
-        raise StoppedError(f"interrupted; {kept if is_kept() else 'nothing was written'}") from None
+        raise StoppedError(f"interrupted; {message if has_progress() else 'nothing was written'}") from None
 
 
-# ---- what is written ----------------------------------------------------------------------------------
+# ---- output -------------------------------------------------------------------------------------------
 
-OutputDirectory = Annotated[Path | None, option("DIR", "Directory to write.", "--output", "-o")]
-OutputTable = Annotated[Path | None, option("FILE", "File (.csv, .jsonl, .parquet).", "--output", "-o")]
+OutputDirectory = Annotated[Path | None, option("DIR", "Output directory.", "--output", "-o")]
+OutputTable = Annotated[Path | None, option("FILE", "Output: .csv, .jsonl or .parquet.", "--output", "-o")]
 Json = Annotated[bool, option(None, "Print the result as JSON.", "--json")]
-Force = Annotated[bool, option(None, "Write into a directory that is not ours.", "--force")]
-SafeCsv = Annotated[bool, option(None, "Quote what a spreadsheet would compute.", "--safe-csv")]
-NoReport = Annotated[bool, option(None, "Write no page.", "--no-report")]
-Title = Annotated[str | None, option("TEXT", "Title of the page.", "--title")]
-Anonymise = Annotated[bool, option(None, "Write numbers in place of the annotators' ids.", "--anonymise")]
+Force = Annotated[bool, option(None, "Write even if DIR holds files of other programs.", "--force")]
+SafeCsv = Annotated[
+    bool, option(None, "Put ' before cells that spreadsheets treat as formulas.", "--safe-csv")
+]
+NoReport = Annotated[bool, option(None, "Do not write the HTML report.", "--no-report")]
+Title = Annotated[str | None, option("TEXT", "Title of the report.")]
+Anonymise = Annotated[bool, option(None, "Replace annotator ids with numbers.", "--anonymise")]
 
 
-def command_line(context: typer.Context) -> str:
-    """The command that is running, as it could be typed again."""
-    return shlex.join(["dissensus", *(context.obj or [])])
+def command_line() -> str:
+    """Return the running command as it could be typed again."""
+    return shlex.join(["dissensus", *typed.get()])
 
 
 def stem(file: Path) -> str:
-    """The file's name without its suffix: ``votes`` of ``votes.csv.gz``."""
+    """Return the file's name without its suffix: ``votes`` for ``votes.csv.gz``."""
     return Path(file.resolve().name.removesuffix(".gz")).stem
 
 
@@ -181,8 +226,3 @@ def write_columns(columns: Mapping[str, Any], output: Path, safe_csv: bool = Fal
 
     with for_spreadsheets(safe_csv):
         write_table(make_frame(dict(columns), "pyarrow"), output)
-
-
-def say_written(directory: Path, files: Sequence[str]) -> None:
-    """Say which files are where."""
-    say(f"Wrote {directory}/: {', '.join(files)}")

@@ -1,55 +1,52 @@
-"""``dissensus recover`` and ``score``: how close models, or a file of estimates, come to a reference."""
+"""``dissensus recover`` and ``score``: accuracy of models with few labels, and of any estimates."""
 
 from __future__ import annotations
 
 import itertools
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, argument, examples, last_result, option
-from dissensus.cli.terminal import count, note, say, show_json, show_table
+from dissensus.cli.app import argument, last_result, option
+from dissensus.cli.terminal import count, note, say, say_written, show_json, show_table
 from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.evaluate.recovery import Recovery
     from dissensus.models.base import Model
 
-USUAL_MODELS = ["fmm", "pgm"]
+DEFAULT_MODELS = ["fmm", "pgm"]
 
 
-@app.command(
-    epilog=examples(
-        "dissensus recover votes.csv",
-        "dissensus recover votes.csv -r 2,4 -m fmm -m 'pgm inference=vb' -k 6,12 -l 4,8",
-    )
+@opt.command(
+    "dissensus recover votes.csv",
+    "dissensus recover votes.csv -r 2,4 -m fmm -m 'pgm inference=vb' -k 6,12 -l 4,8",
 )
 def recover(
-    context: typer.Context,
     file: opt.LabelFile,
-    item_column: opt.ItemColumn = None,
-    annotator_column: opt.AnnotatorColumn = [],
-    label_column: opt.LabelColumn = [],
-    label_type: opt.LabelTypes = None,
-    classes: opt.Classes = [],
+    columns: opt.Columns,
     items: opt.ItemTable = None,
     features: opt.Features = None,
-    model: Annotated[list[str], option("'NAME [X=Y]'", "A model, with settings.", "--model", "-m")] = [],
+    model: Annotated[
+        list[str], option("'NAME [X=Y]'", "Model and settings; repeatable.", "--model", "-m")
+    ] = [],
     item_clusters: opt.ItemSizes = "6,12",
     annotator_clusters: opt.AnnotatorSizes = "4,8",
-    labels_shown: Annotated[str, option("1,2,4", "Labels that a model sees.", "--labels-shown", "-r")] = "",
-    draws: Annotated[int, option("N", "How often labels are drawn (5).")] = 5,
-    weight_by: Annotated[str | None, option("WHAT", "Count labels or annotators alike.")] = None,
+    labels_shown: Annotated[
+        str, option("LIST", "Numbers of labels per item given to the models: 1,2,4.", "--labels-shown", "-r")
+    ] = "",
+    draws: Annotated[int, option("N", "Number of random choices of these labels.")] = 5,
+    weight_by: Annotated[
+        str | None, option("UNIT", "Give all 'labels', or all 'annotators', equal weight.")
+    ] = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,
     output: opt.OutputDirectory = None,
     force: opt.Force = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Measure how close models come, from how few labels."""
+    """Measure how accurate models are with few labels per item."""
     models = _models(model, dict(zip(opt.CLUSTERS, (item_clusters, annotator_clusters), strict=True)))
     from dissensus.evaluate.recovery import recover as measure
     from dissensus.large.resources import resources
@@ -58,107 +55,94 @@ def recover(
 
     if output is not None:
         check_output(output, force)
-    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
-    labels = opt.with_features(columns.read(file, items=items), features)
-    wholes = opt.parse_values(labels_shown) if labels_shown else None
-    if wholes and not all(type(value) is int for value in wholes):
+    labels = opt.attach_features(columns.read(file, items=items), features)
+    numbers = opt.parse_values(labels_shown) if labels_shown else None
+    if numbers and not all(type(value) is int for value in numbers):
         raise ParameterError(f"{labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
+    settings: dict[str, Any] = {"n_draws": draws, "weight_by": weight_by, "n_jobs": jobs, "seed": seed}
     with resources(n_workers=jobs):
-        found = measure(labels, models, wholes, n_draws=draws, weight_by=weight_by, n_jobs=jobs, seed=seed)
-    files: list[str] = []
+        recovery = measure(labels, models, numbers, **settings)
+    summary: dict[str, Any] = {}
     if output is not None:
-        notice = {"command": opt.command_line(context), "source": str(file)}
+        origin = {"command": opt.command_line(), "source": str(file)}
         with last_result():
-            files = write_recovery(found, output, **notice, force=force)["files"]
+            summary = write_recovery(recovery, output, force, **origin)
     if as_json:
-        show_json(found.to_dict())
+        show_json(recovery.to_dict())
         return
-    _show(found)
+    _show(recovery)
     if output is not None:
-        opt.say_written(output, files)
+        say_written(output, summary)
 
 
-def _models(asked: list[str], clusters: dict[str, str | None]) -> dict[str, list[Model]]:
-    """By what was asked for, the models to compare: one for every number of clusters left open."""
+def _models(texts: list[str], clusters: dict[str, str | None]) -> dict[str, list[Model]]:
+    """Return the models of each text, one for every combination of cluster numbers it does not set."""
     from dissensus.models import build_model
 
     groups = {}
-    for text in asked or USUAL_MODELS:
-        name, *settings = shlex.split(text) or [""]
-        given = dict(map(opt.parse_setting, settings))
-        known = build_model(name, given).get_params(deep=False)
-        left_open = {
-            setting: opt.parse_values(values or "")
-            for setting, values in clusters.items()
-            if setting in known and setting not in given
-        }
-        cells = [dict(zip(left_open, cell, strict=True)) for cell in itertools.product(*left_open.values())]
-        groups[text] = [build_model(name, given | cell) for cell in cells]
+    for text in texts or DEFAULT_MODELS:
+        name, *words = shlex.split(text) or [""]
+        settings = opt.parse_settings(words)
+        parameters = build_model(name, settings).get_params(deep=False)
+        free = [setting for setting in clusters if setting in parameters and setting not in settings]
+        grid = {setting: opt.parse_values(clusters[setting] or "") for setting in free}
+        cells = [dict(zip(grid, cell, strict=True)) for cell in itertools.product(*grid.values())]
+        groups[text] = [build_model(name, settings | cell) for cell in cells]
     return groups
 
 
-def _show(found: Recovery) -> None:
-    kept = f"{found.n_reserved:.1f} labels kept back each"
-    say(f"{count(found.n_items, 'item')}, {kept}; no estimate does better than {found.floor:.4f} on average")
-    rows = [
-        [
-            row["labels_shown"],
-            row["model"],
-            row["kl"],
+def _show(recovery: Recovery) -> None:
+    """Print the best model for each number of labels shown."""
+    say(f"{count(recovery.n_items, 'item')} with {recovery.n_reserved:.1f} held-out labels each")
+    say(f"Expected KL of the true distribution (no estimate is better on average): {recovery.floor:.4f}")
+    rows = []
+    for row in recovery.rows():
+        model, interval = (
+            [row["labels_shown"], row["model"], row["kl"]],
             f"{row['low']:.4f} – {row['high']:.4f}",
-            row["counts"],
-            row["efficiency"],
-        ]
-        for row in found.rows()
-    ]
-    columns = ["labels shown", "best model", "KL", "95 % interval", "KL of counts", "worth raw labels"]
-    show_table("KL(labels kept back ‖ estimate), nats, lower is better", columns, rows)
-    if found.n_left_out:
-        note(f"{count(found.n_left_out, 'item')} with too few labels took no part")
-    for words in found.notes:
-        note(words)
+        )
+        rows.append([*model, interval, row["counts"], row["efficiency"]])
+    columns = ["labels shown", "best model", "KL", "95 % interval", "KL of counts", "equivalent raw labels"]
+    show_table("KL(held-out labels ‖ estimate) in nats, lower is better", columns, rows)
+    if recovery.n_left_out:
+        note(f"left out: {count(recovery.n_left_out, 'item')} with too few labels")
+    note(*recovery.notes)
 
 
-@app.command(
-    epilog=examples(
-        "dissensus score refined crowd/population.csv",
-        "dissensus score refined/labels.csv gold.csv --metric accuracy --metric macro_f1",
-    )
+@opt.command(
+    "dissensus score refined crowd/population.csv",
+    "dissensus score refined/labels.csv gold.csv --metric accuracy --metric macro_f1",
 )
 def score(
-    estimates: Annotated[Path, argument("ESTIMATES", "A run, a table of labels, or a saved model.")],
-    reference: Annotated[Path, argument("REFERENCE", "Distributions (p_…), gold, or annotators' labels.")],
-    item_column: opt.ItemColumn = None,
-    annotator_column: opt.AnnotatorColumn = [],
-    label_column: opt.LabelColumn = [],
-    label_type: opt.LabelTypes = None,
-    classes: opt.Classes = [],
-    metric: Annotated[list[str], option("NAME", "A measure; repeatable.")] = [],
-    bootstrap: Annotated[int, option("N", "Resamples for the intervals (1000; 0: none).", min=0)] = 1000,
+    estimates: Annotated[Path, argument("ESTIMATES", "A run, a table of refined labels, or a saved model.")],
+    reference: Annotated[
+        Path, argument("REFERENCE", "Distributions (p_<class>), gold labels, or labels by annotators.")
+    ],
+    columns: opt.Columns,
+    metric: Annotated[
+        list[str], option("NAME", "A metric such as kl, accuracy or macro_f1; repeatable.")
+    ] = [],
+    bootstrap: Annotated[int, option("N", "Bootstrap samples for the intervals; 0 for none.", min=0)] = 1000,
     as_json: opt.Json = False,
 ) -> None:
-    """Score estimates against a reference."""
-    from dissensus.workflow.scoring import LABELS
+    """Compare estimates with a reference."""
+    from dissensus.workflow.scoring import ANNOTATORS_LABELS
     from dissensus.workflow.scoring import score as score_files
 
-    columns = opt.Columns(item_column, annotator_column, label_column, label_type, classes)
-    scores = score_files(
-        estimates,
-        reference,
-        metrics=metric,
-        n_boot=bootstrap,
-        item=item_column,
-        label=label_column[0] if label_column else None,
-        kind=LABELS if annotator_column else None,
-        read_labels=columns.read,
-    )
+    reading: dict[str, Any] = {"item": columns.item, "read_labels": columns.read}
+    reading["label"] = columns.label[0] if isinstance(columns.label, list) else columns.label
+    reading["kind"] = ANNOTATORS_LABELS if columns.annotator else None
+    scores = score_files(estimates, reference, metrics=metric, n_boot=bootstrap, **reading)
     if as_json:
         show_json(scores.to_dict())
     else:
-        rows = [[name, found.value, found.low, found.high] for name, found in scores.values.items()]
-        title = f"{count(scores.n_items, 'item')} against {scores.against}"
-        show_table(title, ["measure", "value", "from", "to (95 %)"], rows)
+        rows = [[name, value.value, value.low, value.high] for name, value in scores.values.items()]
+        title = f"{count(scores.n_items, 'item')}, compared with {scores.against} (95 % intervals)"
+        show_table(title, ["metric", "value", "low", "high"], rows)
     if scores.left_out:
-        note(f"left out: {count(scores.left_out, 'item')} of {reference} not found in {estimates}")
+        note(f"left out: {count(scores.left_out, 'item')} of {reference} that {estimates} does not have")
     if scores.perhaps_seen:
-        note("as many labels as in the fit: if they are the same, the score is of memory, not of prediction")
+        note(
+            "the reference has as many labels for each item as the fit; if they are the same labels, these "
+            "scores overstate the accuracy"
+        )

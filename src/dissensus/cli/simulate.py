@@ -1,163 +1,164 @@
-"""``dissensus simulate``: labels from the generative process, with the truth beside them; ``dissensus demo``.
+"""``dissensus simulate`` and ``demo``: labels drawn from a known distribution.
 
-A simulation is written as
+``simulate`` writes a directory with
 
 ::
 
     annotations.csv   item, annotator, label
-    population.csv    what the whole population would answer: the columns of a run's labels.csv, and the
-                      cluster each item was drawn from
-    annotators.csv    annotator, n_labels, and the cluster each annotator was drawn from
+    population.csv    the population's distribution of each item, with the columns of a run's labels.csv, and
+                      the item's cluster
+    annotators.csv    annotator, n_labels, and the annotator's cluster
     summary.json      the settings, and Θ, ψ, Ω
 
-The demo does the main job on such a crowd. The population's distribution of every item is known, since the
-process is; the models see the labels alone. How close do raw counts, and each model, come to it?
+The demo refines the labels of another simulated crowd (``datasets/comments.py``). The answers of its
+population are known, but the models see the labels alone: how close does each come?
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from dissensus.cli import options as opt
-from dissensus.cli.app import app, examples, last_result, option
-from dissensus.cli.terminal import amounts, say, say_page, show_table
+from dissensus.cli.app import last_result, option
+from dissensus.cli.terminal import amounts, say, say_report, say_written, show_table
 
 if TYPE_CHECKING:
-    from dissensus.labels.simulation import Simulation
+    from dissensus.labels.annotations import Annotations
+    from dissensus.numerics import Array
+    from dissensus.workflow.refine import Refinement
 
 
-@app.command(
-    epilog=examples(
-        "dissensus simulate -o crowd",
-        "dissensus simulate --n-items 2000 --load long-tail -k 8 -l 4 --seed 7 -o crowd",
-    )
+@opt.command(
+    "dissensus simulate -o crowd",
+    "dissensus simulate --n-items 2000 --load long-tail -k 8 -l 4 --seed 7 -o crowd",
 )
 def simulate(
-    context: typer.Context,
-    n_items: Annotated[int, option("M", "Number of items (500).")] = 500,
-    n_annotators: Annotated[int, option("N", "Number of annotators (100).")] = 100,
-    n_classes: Annotated[int, option("P", "Number of classes (4).")] = 4,
+    n_items: Annotated[int, option("M", "Number of items.")] = 500,
+    n_annotators: Annotated[int, option("N", "Number of annotators.")] = 100,
+    n_classes: Annotated[int, option("P", "Number of classes.")] = 4,
     item_clusters: opt.ItemClusters = 5,
     annotator_clusters: opt.AnnotatorClusters = 3,
-    labels_per_item: Annotated[int, option("R", "Number of labels for each item (5).")] = 5,
-    load: Annotated[str, option("even|long-tail", "How labels are spread over annotators.")] = "even",
-    alpha: Annotated[str, option("A[,A…]", "Dirichlet of the label distributions.")] = "0.5",
-    gamma: Annotated[str, option("G[,G…]", "Dirichlet of the item cluster sizes.")] = "5",
-    tau: Annotated[str, option("T[,T…]", "Dirichlet of the annotator cluster sizes.")] = "5",
-    pairs: Annotated[Path | None, option("FILE", "Labels whose items and annotators are taken.")] = None,
+    labels_per_item: Annotated[int, option("R", "Number of labels per item.")] = 5,
+    load: Annotated[str, option("even|long-tail", "How labels are distributed over annotators.")] = "even",
+    alpha: Annotated[str, option("A[,A…]", "Dirichlet parameter of the label distributions.")] = "0.5",
+    gamma: Annotated[str, option("G[,G…]", "Dirichlet parameter of the item cluster sizes.")] = "5",
+    tau: Annotated[str, option("T[,T…]", "Dirichlet parameter of the annotator cluster sizes.")] = "5",
+    pairs: Annotated[Path | None, option("FILE", "Use the item-annotator pairs of these labels.")] = None,
     seed: opt.Seed = 0,
     output: opt.OutputDirectory = None,
     force: opt.Force = False,
 ) -> None:
-    """Draw labels whose truth is known."""
+    """Simulate labels whose true distribution is known."""
     from dissensus.labels import simulation
-    from dissensus.tables.results import check_output
+    from dissensus.tables.results import check_output, output_directory
 
     directory = output or Path("simulated-crowd")
     check_output(directory, force)
-    settings: dict[str, Any] = {
-        "n_items": n_items,
-        "n_annotators": n_annotators,
-        "n_classes": n_classes,
-        "n_item_clusters": item_clusters,
-        "n_annotator_clusters": annotator_clusters,
-        "labels_per_item": labels_per_item,
-        "load": load,
-        "alpha": opt.parse_value(alpha),
-        "gamma": opt.parse_value(gamma),
-        "tau": opt.parse_value(tau),
-        "pairs": None if pairs is None else str(pairs),
-        "seed": seed,
-    }
+    sizes = {"n_items": n_items, "n_annotators": n_annotators, "n_classes": n_classes}
+    clusters = {"n_item_clusters": item_clusters, "n_annotator_clusters": annotator_clusters}
+    priors = {"alpha": alpha, "gamma": gamma, "tau": tau}
+    settings: dict[str, Any] = sizes | clusters | {"labels_per_item": labels_per_item, "load": load}
+    settings |= {name: opt.parse_value(text) for name, text in priors.items()}
+    settings |= {"pairs": None if pairs is None else str(pairs), "seed": seed}
     drawn = simulation.simulate(**settings)
-    with last_result():
-        command = opt.command_line(context)
-        summary = write_simulation(drawn, directory, settings=settings, command=command, force=force)
+    truth = {name: getattr(drawn, name) for name in ("theta", "psi", "omega")}
+    columns = {"items": {"cluster": drawn.item_cluster}, "annotators": {"cluster": drawn.annotator_cluster}}
+    summary = {"command": opt.command_line(), "settings": settings, "truth": truth}
+    with last_result(), output_directory(directory, force) as folder:
+        summary = write_crowd(folder, drawn.annotations, drawn.population, summary, **columns)
     say(amounts(drawn.annotations))
-    opt.say_written(directory, summary["files"])
+    say_written(directory, summary)
 
 
-def write_simulation(
-    simulation: Simulation, directory: Path, *, settings: Mapping[str, Any], command: str, force: bool = False
+def write_crowd(
+    folder: Path, labels: Annotations, population: Array, summary: Any, *, annotators: Any, items: Any = {}
 ) -> dict[str, Any]:
-    """Write labels and truth, all or none, and give back the summary."""
+    """Write labels, the population's answers and a summary; ``annotators`` and ``items`` are more columns."""
     from dissensus.labels.vocabulary import arrow_table
-    from dissensus.tables.labels_file import label_columns
-    from dissensus.tables.results import label_table, output_directory, write_csv, write_summary
+    from dissensus.tables.results import label_columns, label_table, write_csv, write_summary
 
-    labels, population = simulation.annotations, simulation.population
-    best, n_labels = labels.classes[population.argmax(axis=1)], labels.counts.sum(axis=1)
-    items = label_columns(labels.items, best, labels.classes, population, n_labels)
-    annotators = {"annotator": labels.annotators, "n_labels": labels.annotator_load}
-    with output_directory(directory, force) as folder:
-        write_csv(label_table(labels), folder / "annotations.csv")
-        write_csv(arrow_table(items | {"cluster": simulation.item_cluster}), folder / "population.csv")
-        drawn = annotators | {"cluster": simulation.annotator_cluster}
-        write_csv(arrow_table(drawn), folder / "annotators.csv")
-        truth = {name: getattr(simulation, name) for name in ("theta", "psi", "omega")}
-        return write_summary(folder, {"command": command, "settings": dict(settings), "truth": truth})
+    top, n_labels = labels.classes[population.argmax(axis=1)], labels.counts.sum(axis=1)
+    truth = label_columns(labels.items, top, labels.classes, population, n_labels) | items
+    people = {"annotator": labels.annotators, "n_labels": labels.annotator_load} | annotators
+    write_csv(label_table(labels), folder / "annotations.csv")
+    write_csv(arrow_table(truth), folder / "population.csv")
+    write_csv(arrow_table(people), folder / "annotators.csv")
+    return write_summary(folder, summary)
 
 
 # ---- the demo -----------------------------------------------------------------------------------------
 
-STORY = (
-    "A simulated crowd: {n_items} items in {n_item_clusters} clusters, {labels_per_item} labels each,",
-    "by {n_annotators} annotators in {n_annotator_clusters} clusters. What would the population answer?",
+DEMO_STORY = (
+    "{readers} readers call {comments} comments fine, rude or hateful, {each} readers for each comment.",
+    "Some readers are strict; a quarter hear coded insults that the others miss; a few click at random.",
+    "What would all readers of the platform say?",
 )
-CROWD: dict[str, Any] = {
-    "n_items": 600,
-    "n_annotators": 60,
-    "n_classes": 4,
-    "n_item_clusters": 6,
-    "n_annotator_clusters": 3,
-    "labels_per_item": 5,
-    "alpha": 0.3,
-}
+DEMO_COLUMNS = ("model", "KL to the population", "95 % interval", "top class right", "log P(hidden labels)")
 
 
-@app.command(epilog=examples("dissensus demo", "dissensus demo --seed 3 -o demo-output"))
-def demo(
-    context: typer.Context, seed: opt.Seed = 0, output: opt.OutputDirectory = None, force: opt.Force = False
-) -> None:
-    """Show how close models come to a simulated truth."""
-    from dissensus.evaluate.bootstrap import bootstrap_interval
-    from dissensus.labels.simulation import simulate
-    from dissensus.metrics import accuracy, kl
-    from dissensus.models import name_of
-    from dissensus.models.base import Model
-    from dissensus.models.counting import EmpiricalDistribution
+@opt.command("dissensus demo", "dissensus demo --seed 3 -o demo-output")
+def demo(seed: opt.Seed = 0, output: opt.OutputDirectory = None, force: opt.Force = False) -> None:
+    """Refine simulated labels and compare them with the truth."""
+    from dissensus.datasets import comments
     from dissensus.tables.results import check_output, output_directory, write_summary
     from dissensus.workflow.refine import fit
     from dissensus.workflow.runs import write_run
 
     directory = output or Path("demo-output")
     check_output(directory, force)
-    simulation = simulate(**CROWD, seed=seed)
-    labels, truth = simulation.annotations, simulation.population
+    labels, population, readers = comments.draw_crowd(seed)
     run = fit(labels, seed=seed)
-    best: dict[str, tuple[Model, float | None]] = {"raw counts": (EmpiricalDistribution(smoothing=0.0), None)}
-    for row in sorted(run.held_out, key=lambda row: row.score):  # of every model, its best settings
-        best[name_of(row.model)] = row.model, row.score
-    rows: list[list[Any]] = []
-    for name, (model, held_out) in best.items():
-        shares = model.fit(labels).label_distributions_
-        distance = bootstrap_interval(kl, truth, shares)
-        ends = f"{distance.low:.3f} – {distance.high:.3f}"
-        rows.append([name, distance.value, ends, f"{accuracy(truth, shares):.1%}", held_out])
-    rows.sort(key=lambda row: row[1])
-    columns = ["model", "KL to the truth", "95 % interval", "top class right", "hidden labels (log)"]
-    command, page = opt.command_line(context), {"title": "A simulated crowd"}
+    rows = compare(run, population)
+    command = opt.command_line()
     with last_result(), output_directory(directory, force) as folder:
-        write_simulation(simulation, folder / "crowd", settings=CROWD, command=command)
+        groups = {"in_group": readers.in_group, "clicks": readers.clicks}
+        summary = {"command": command, "seed": seed}
+        (folder / "crowd").mkdir()
+        write_crowd(folder / "crowd", labels, population, summary, annotators=groups)
+        page = {"title": "Fine, rude or hateful?"}
         write_run(run, folder / "refined", command=command, source="crowd/annotations.csv", page=page)
-        contenders = [dict(zip(columns, row, strict=True)) for row in rows]
-        write_summary(folder, {"command": command, "crowd": CROWD, "contenders": contenders})
-    say(*(line.format(**CROWD) for line in STORY), "")
-    show_table("How close each comes (nats, lower is better)", columns, rows, best=0)
-    say(f"Refined labels ({run.model}): {directory / 'refined' / 'labels.csv'}")
-    say(f"The crowd and its truth: {directory / 'crowd'}")
-    say_page(directory / "refined" / "report.html")
+        compared = [dict(zip(DEMO_COLUMNS, row, strict=True)) for row in rows]
+        write_summary(folder, summary | {"compared": compared})
+    sizes = {"readers": labels.n_annotators, "comments": labels.n_items, "each": comments.READERS_PER_COMMENT}
+    say(*(line.format(**sizes) for line in DEMO_STORY), "")
+    show_table("How close each model comes to the population", list(DEMO_COLUMNS), rows, best=0)
+    say("KL in nats: lower is better. log P: higher is better.")
+    say(*explain(run, rows), "")
+    say(f"Refined labels: {directory / 'refined' / 'labels.csv'}")
+    say(f"The labels and the population's answers: {directory / 'crowd'}")
+    say_report(directory / "refined" / "report.html")
+
+
+def compare(run: Refinement, population: Array) -> list[list[Any]]:
+    """Return a row for each model, closest first: distance to the population, score on hidden labels."""
+    from dissensus.evaluate.bootstrap import bootstrap_interval
+    from dissensus.metrics import accuracy, kl
+    from dissensus.models import name_of
+    from dissensus.models.counting import EmpiricalDistribution
+
+    models: dict[str, Any] = {"raw counts": (EmpiricalDistribution(smoothing=0.0), None)}
+    # The best settings of a model come last and replace the others.
+    for candidate in sorted(run.held_out, key=lambda row: row.score):
+        models[name_of(candidate.model)] = candidate.model, candidate.score
+    rows: list[list[Any]] = []
+    for name, (model, hidden) in models.items():
+        shares = model.fit(run.annotations).label_distributions_
+        distance = bootstrap_interval(kl, population, shares)
+        interval = f"{distance.low:.3f} – {distance.high:.3f}"
+        rows.append([name, distance.value, interval, f"{accuracy(population, shares):.1%}", hidden])
+    return sorted(rows, key=lambda row: row[1])
+
+
+def explain(run: Refinement, rows: list[list[Any]]) -> list[str]:
+    """Say which model ``fit`` selects and why, and why another may be closer to the population."""
+    from dissensus.models import name_of
+
+    chosen, closest = name_of(run.model), rows[0][0]
+    hidden = {name: score for name, *_, score in rows if score is not None}
+    best = hidden[chosen] == max(hidden.values())
+    reason = "predicts hidden labels best" if best else "predicts hidden labels about as well as the best"
+    lines = [f"`fit` selects {chosen}, which {reason}."]
+    if closest != chosen:
+        lines.append(f"{closest} is closer to the population here, but `fit` sees only the labels.")
+    return lines

@@ -1,6 +1,6 @@
-"""What a person sees: results on standard output, everything passing on standard error.
+"""Printing: results on standard output; notes, progress and errors on standard error.
 
-On a terminal there is colour and a live progress line; in a pipe, plain text without control characters.
+A terminal gets colour and a live progress line; a pipe gets plain text without control characters.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from dissensus.labels.annotations import Annotations
 
-NUMBER = re.compile(r"[\d.,%∞+<>\-−– ]*")  # a table's cell that stands to the right
-PIPE_WIDTH = 160  # columns of a table where no terminal says how wide it is
+NUMERIC_CELL = re.compile(r"[\d.,%∞+<>\-−– ]*")  # columns of such cells are right-aligned
+PIPE_WIDTH = 160  # characters in a line of a table that is not printed on a terminal
 
 
 def out() -> Console:
-    """Where results go. Text from the data is never taken for markup."""
+    """Return a console for results, on which text from the data is never parsed as markup."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else PIPE_WIDTH
@@ -33,54 +33,57 @@ def out() -> Console:
 
 
 def say(*lines: str) -> None:
-    """Print lines of a result, as they are."""
+    """Print lines of a result."""
     console = out()
     for line in lines:
         console.print(printable(line), soft_wrap=True)
 
 
-def note(line: str) -> None:
-    """Say something by the way, on standard error."""
+def note(*lines: str) -> None:
+    """Print notes on standard error."""
     from rich.console import Console
 
     console = Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
-    console.print(f"note: {printable(line)}", style="yellow", soft_wrap=True)
+    for line in lines:
+        console.print(f"note: {printable(line)}", style="yellow", soft_wrap=True)
 
 
-def say_page(path: Path) -> None:
-    """Say where a page is, as a link that a terminal opens."""
+def say_report(path: Path) -> None:
+    """Print the path of a report, as a link that a terminal can open."""
     from rich.style import Style
     from rich.text import Text
 
     link = Style(link=path.resolve().as_uri())
-    out().print(Text("Page: ") + Text(printable(str(path)), link), soft_wrap=True)
+    out().print(Text("Report: ") + Text(printable(str(path)), link), soft_wrap=True)
 
 
-def say_missing(reason: str | None, run: Path) -> None:
-    """Say why a run has no page, and how to try again."""
-    if reason is not None:
-        note(f"no page ({reason}); try again with: dissensus report {run}")
+def say_written(directory: Path, summary: dict[str, Any]) -> None:
+    """Print the files of a run, and if its report could not be made, why and how to try again."""
+    say(f"Wrote {directory}/: {', '.join(summary['files'])}")
+    missing = summary.get("report_missing")
+    if missing:
+        note(f"the report was not written ({missing}); try again with: dissensus report {directory}")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], best: int = -1) -> None:
-    """A table of words and numbers: numbers to the right, row number ``best`` set off."""
+    """Print a table; columns of numbers are right-aligned, and row number ``best`` is highlighted."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     texts = [[cell(value) for value in row] for row in rows]
-    for place, column in enumerate(columns):
-        numeric = all(NUMBER.fullmatch(row[place]) for row in texts)
+    for index, column in enumerate(columns):
+        numeric = all(NUMERIC_CELL.fullmatch(row[index]) for row in texts)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for place, row in enumerate(texts):
-        table.add_row(*row, style="bold green" if place == best else None)
+    for index, row in enumerate(texts):
+        table.add_row(*row, style="bold green" if index == best else None)
     console = out()
     console.print(printable(title), style="bold", soft_wrap=True)
     console.print(table)
 
 
 def cell(value: Any) -> str:
-    """A value as a table shows it: thousands apart, four decimals, ∞ as a sign."""
+    """Format a value for a table: thousands separators, four decimals, ∞ for infinity."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool):
@@ -92,13 +95,13 @@ def cell(value: Any) -> str:
     return printable(str(value))
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """``1 item``, ``2,000 items``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
+def count(n: int, singular: str, plural: str = "") -> str:
+    """Return ``1 item`` or ``2,000 items``."""
+    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
 
 
 def amounts(annotations: Annotations) -> str:
-    """How much there is of everything, on one line."""
+    """Return the numbers of labels, annotators, items and classes on one line."""
     labels, items = count(annotations.n_labels, "label"), count(annotations.n_items, "item")
     if annotations.label_type == "pairwise":
         items = count(annotations.n_items, "pair compared", "pairs compared")
@@ -115,7 +118,7 @@ def amounts(annotations: Annotations) -> str:
 
 
 def show_json(value: Any) -> None:
-    """Print a value as JSON; numbers that JSON has no word for become null."""
-    from dissensus.tables.results import finite
+    """Print a value as JSON; NaN and infinity become null."""
+    from dissensus.tables.results import json_safe
 
-    sys.stdout.write(json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(json_safe(value), indent=2, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""Small data sets that come with the package, so that every example runs without a download.
+"""Small bundled datasets, so that every example runs without a download.
 
 All texts were written for this package and all labels were drawn by ``experiments/bundled_sets.py``.
 """
@@ -7,29 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from dissensus.errors import bad_choice, require
 from dissensus.importers.read import read_annotations
 from dissensus.labels.annotations import Annotations
 
-#: What each data set is about, by name.
-DATASETS: Mapping[str, str] = MappingProxyType(
-    {
-        "canteen": "comments on a canteen: praise, complaint or neutral; three people hear irony",
-        "birds": "photographs of birds, with the right species for every photograph",
-        "bread": "loaves of bread with grades from 1 to 5; some answers are blank",
-        "replies": "replies of a help desk, judged by six people and by three language models",
-        "posters": "posters compared in pairs: which of the two is better?",
-    }
-)
-_TYPES = {"bread": "ordinal", "posters": "pairwise"}
+#: Descriptions of the datasets, by name.
+DATASETS: Mapping[str, str] = {
+    "canteen": "comments on a canteen: praise, complaint or neutral; three annotators notice irony",
+    "birds": "photographs of birds, with the right species for every photograph",
+    "bread": "loaves of bread with grades from 1 to 5; some answers are blank",
+    "replies": "replies of a help desk, judged by six people and by three language models",
+    "posters": "posters compared in pairs: which of the two is better?",
+}
+_LABEL_TYPES: dict[str, Any] = {"bread": "ordinal", "posters": "pairwise"}
 _SIDE_TABLES = ("items", "annotators", "gold")
 
 
 def path(name: str) -> Path:
-    """The folder of a data set: ``labels.csv``, and ``items.csv``, ``annotators.csv``, ``gold.csv`` if any.
+    """Return the folder of a dataset, with ``labels.csv`` and any side tables.
 
     Parameters
     ----------
@@ -42,7 +39,7 @@ def path(name: str) -> Path:
 
 
 def load(name: str) -> Annotations:
-    """A data set as annotations, with all that is known about its items and annotators.
+    """Load a dataset as annotations, with its side tables.
 
     Parameters
     ----------
@@ -50,16 +47,15 @@ def load(name: str) -> Annotations:
         One of :data:`DATASETS`.
     """
     folder = path(name)
-    tables = {one: folder / f"{one}.csv" for one in _SIDE_TABLES if (folder / f"{one}.csv").exists()}
-    given: dict[str, Any] = {"label_type": _TYPES.get(name), **tables}
-    return read_annotations(folder / "labels.csv", **given)
+    paths = {table: folder / f"{table}.csv" for table in _SIDE_TABLES}
+    settings: dict[str, Any] = {table: path for table, path in paths.items() if path.exists()}
+    return read_annotations(folder / "labels.csv", label_type=_LABEL_TYPES.get(name), **settings)
 
 
 def load_dataset(name: str) -> tuple[Any, Any]:
-    """A data set as pandas: a frame with the columns task, worker and label, and the true labels by task.
+    """Load a dataset as pandas: a frame with columns task, worker and label, and the true labels by task.
 
-    Where a data set has no true labels the second is empty. Comparisons have the columns left and right
-    instead of task.
+    The latter are empty if there are none. Comparisons have columns left and right instead of task.
 
     Parameters
     ----------
@@ -69,6 +65,6 @@ def load_dataset(name: str) -> tuple[Any, Any]:
     pd = require("pandas", "pandas")
     folder = path(name)
     frame = pd.read_csv(folder / "labels.csv")
-    gold = folder / "gold.csv"
-    known = pd.read_csv(gold) if gold.exists() else pd.DataFrame({"task": [], "label": []})
-    return frame, known.set_index("task")["label"].rename("true_label")
+    path_of_gold = folder / "gold.csv"
+    gold = pd.read_csv(path_of_gold) if path_of_gold.exists() else pd.DataFrame({"task": [], "label": []})
+    return frame, gold.set_index("task")["label"].rename("true_label")

@@ -1,15 +1,15 @@
-"""Bootstrap intervals over items: how far a score would move had other items been drawn.
+"""Percentile bootstrap intervals over items.
 
-Items are drawn with replacement and the score computed anew; the interval holds the middle ``level`` of the
-scores (the percentile bootstrap). A metric that is a mean over items is resampled through its numbers per
-item, computed once; any other metric is called on every resample.
+Items are drawn with replacement, and the interval covers the central ``level`` of the resampled scores. A
+metric that is a mean over items is resampled from its values per item; any other metric is called on every
+resample.
 
-Where an array has several rows per item (held-out labels, say), ``items`` gives the item code of each row,
-and an item is drawn with all its rows: rows of one item are not independent, and treating them as if they
-were makes intervals too narrow. What two models give to the same held-out labels compares as
+If an array has several rows per item (held-out labels, for instance), ``items`` gives the item code of each
+row, and an item is drawn with all its rows: the rows of one item are not independent, and resampling them
+separately would make intervals too narrow. Two models are compared on the same held-out labels by
 ``bootstrap_mean(log_probability_rows(p, labels) - log_probability_rows(q, labels), items=items)``.
 
-Where numbers come from several random draws too, :class:`Resamples` draws anew among both.
+:class:`Resamples` resamples items and random draws at once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.metrics import rows_of
 from dissensus.numerics import Array
 
-_BLOCK = 4_000_000  # numbers a temporary array may hold
-RESAMPLES_AT_ONCE = 100
-LEVEL = 0.95
+RESAMPLED_VALUES_PER_CHUNK = 4_000_000  # entries of a temporary array
+RESAMPLES_PER_CHUNK = 100
+CONFIDENCE_LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """A score and the ends of its interval."""
+    """A score with the ends of its interval."""
 
     value: float
     low: float
@@ -48,7 +48,7 @@ def bootstrap_interval(
     seed: int = 0,
     **settings: Any,
 ) -> Interval:
-    """The metric of these arrays and its interval over items; ``settings`` go to the metric.
+    """Return a metric of arrays and its interval over items; ``settings`` are passed to the metric.
 
     >>> bootstrap_interval(kl, gold, predicted, smoothing=1e-4)  # doctest: +SKIP
     Interval(value=0.288, low=0.266, high=0.311)
@@ -56,38 +56,38 @@ def bootstrap_interval(
     rows = rows_of(metric)
     if rows is not None:
         return bootstrap_mean(rows(*arrays, **settings), items=items, level=level, n_boot=n_boot, seed=seed)
-    known = [np.asarray(array) for array in arrays]
-    if len({len(array) for array in known}) != 1:
-        raise DataError(f"the arrays must have one row each per item, got {[*map(len, known)]} rows")
-    groups = _check(len(known[0]), items, level, n_boot)
+    columns = [np.asarray(array) for array in arrays]
+    if len({len(column) for column in columns}) != 1:
+        raise DataError(f"the arrays must have equal numbers of rows, got {[*map(len, columns)]}")
+    groups = _item_codes(len(columns[0]), items, level, n_boot)
     members = np.split(np.argsort(groups, kind="stable"), np.bincount(groups).cumsum()[:-1])
     rng = np.random.default_rng(seed)
     scores = np.empty(n_boot)
     for draw in range(n_boot):
         drawn = np.concatenate([members[item] for item in rng.integers(len(members), size=len(members))])
-        scores[draw] = metric(*(array[drawn] for array in known), **settings)
-    return _interval(metric(*known, **settings), scores, level)
+        scores[draw] = metric(*(column[drawn] for column in columns), **settings)
+    return _interval(metric(*columns, **settings), scores, level)
 
 
 def bootstrap_mean(
     rows: ArrayLike, *, items: ArrayLike | None = None, level: float = 0.95, n_boot: int = 1000, seed: int = 0
 ) -> Interval:
-    """The mean of some numbers, one per item or one per row of an item, and its interval over items."""
+    """Return the mean of values, one per item or one per row of an item, and its interval over items."""
     values = np.asarray(rows, dtype=np.float64)
-    groups = _check(len(values), items, level, n_boot)
+    groups = _item_codes(len(values), items, level, n_boot)
     sums, sizes = np.bincount(groups, values), np.bincount(groups)
     rng = np.random.default_rng(seed)
     means: list[Array] = []
-    at_once = max(1, _BLOCK // len(sums))
-    for start in range(0, n_boot, at_once):
-        drawn = rng.integers(len(sums), size=(min(at_once, n_boot - start), len(sums)))
+    chunk = max(1, RESAMPLED_VALUES_PER_CHUNK // len(sums))
+    for start in range(0, n_boot, chunk):
+        drawn = rng.integers(len(sums), size=(min(chunk, n_boot - start), len(sums)))
         # mean of a resample = Σ of its items' sums / Σ of its items' sizes
         means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
     return _interval(float(values.mean()), np.concatenate(means), level)
 
 
-def _check(n_rows: int, items: ArrayLike | None, level: float, n_boot: int) -> NDArray[np.intp]:
-    """Refuse bad settings; return the rows' item codes without gaps."""
+def _item_codes(n_rows: int, items: ArrayLike | None, level: float, n_boot: int) -> NDArray[np.intp]:
+    """Check the settings and return the item codes of rows without gaps."""
     if not 0 < level < 1:
         raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
     if n_boot < 1:
@@ -96,13 +96,13 @@ def _check(n_rows: int, items: ArrayLike | None, level: float, n_boot: int) -> N
         return np.arange(n_rows)
     codes = np.asarray(items)
     if codes.shape != (n_rows,):
-        raise DataError(f"items: one code for each of the {n_rows} rows is needed, got shape {codes.shape}")
+        raise DataError(f"items must have one code for each of the {n_rows} rows; got shape {codes.shape}")
     return np.unique(codes, return_inverse=True)[1].astype(np.intp)
 
 
 def _interval(value: float, scores: Array, level: float) -> Interval:
-    """The middle ``level`` of the scores, rounded outwards to two of them."""
-    # A resample may have no score (one class left, say): it says nothing of where the score lies.
+    """Return the central ``level`` of the scores, rounded outwards to two of them."""
+    # a resample without a score (with a single class, for instance) is ignored
     ordered = np.sort(scores[~np.isnan(scores)])
     if not ordered.size:
         return Interval(value, float("nan"), float("nan"))
@@ -116,11 +116,9 @@ def _interval(value: float, scores: Array, level: float) -> Interval:
 
 @dataclass(frozen=True)
 class Resamples:
-    """Draws and items, both a sample and both moving a mean over them: each resampled ``n_boot`` times.
+    """``n_boot`` resamples of both draws and items, stored so that several means use the same ones.
 
-    Two sets of numbers weighed by the same resamples are compared pairwise: the interval of their difference
-    is that of the difference of their numbers. Therefore how often each item is in each resample is counted
-    once and kept, which ``bootstrap_mean``, asked once and about any number of items, has no need of.
+    With the same resamples, the interval of a difference of means is the interval of the paired differences.
     """
 
     n_draws: int
@@ -130,19 +128,19 @@ class Resamples:
 
     @cached_property
     def _weights(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """(n_boot, draws) and (n_boot, items): how often each draw and each item is in each resample."""
-        _check(self.n_items, None, LEVEL, self.n_boot)
+        """Counts of each draw (n_boot, draws) and of each item (n_boot, items) in each resample."""
+        _item_codes(self.n_items, None, CONFIDENCE_LEVEL, self.n_boot)
         draws, items = (
             np.random.default_rng([self.seed, stream]).multinomial(n, np.full(n, 1 / n), size=self.n_boot)
             for stream, n in ((1, self.n_draws), (0, self.n_items))
         )
-        # an item drawn 256 times or more is less likely than a fault of the machine
+        # the probability that an item is drawn 256 times is negligible
         return draws, items.astype(np.uint8)
 
     def interval(self, rows: Array) -> Interval:
-        """The mean of some numbers (draws, items), and its 95 % interval."""
+        """Return the mean of values (draws, items) and its 95 % interval."""
         draws, items = self._weights
-        blocks = np.array_split(np.arange(self.n_boot), -(-self.n_boot // RESAMPLES_AT_ONCE))
+        blocks = np.array_split(np.arange(self.n_boot), -(-self.n_boot // RESAMPLES_PER_CHUNK))
         # mean of a resample = Σ_d u_d Σ_m v_m x_dm / (D M)
         sums = [((items[b] @ rows.T) * draws[b]).sum(axis=1) for b in blocks]
-        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size, LEVEL)
+        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size, CONFIDENCE_LEVEL)

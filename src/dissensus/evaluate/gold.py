@@ -1,7 +1,8 @@
-"""How right a model is about items whose true class is known, when that knowledge also trains it.
+"""Accuracy on items with gold labels that also train the model.
 
-An item that trains is no test. So the items with gold are cut into folds, and each fold is predicted by a fit
-that saw the gold of the others alone: the cross-fitted accuracy. Beside it stands that of a fit without gold.
+Items used in training are no test. Items with gold are therefore split into folds, and each fold is predicted
+by a fit that saw only the gold of the other folds (cross-fitted accuracy). The accuracy of a fit without gold
+is reported for comparison.
 """
 
 from __future__ import annotations
@@ -15,95 +16,94 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, setting
 from dissensus.evaluate.bootstrap import Interval
+from dissensus.evaluate.group_agreement import Z
+from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.sources import as_annotations
 from dissensus.metrics import accuracy_rows
-from dissensus.models.base import with_gold
-from dissensus.models.confusion import gold_prior
+from dissensus.models.confusion import gold_prior, with_gold
 from dissensus.numerics import Array
 from dissensus.params import with_settings
 
-FOLDS = 5
-Z = 1.96
+N_GOLD_FOLDS = 5
 
 
 @dataclass(frozen=True)
 class GoldAccuracy:
-    """Share of the items with labels and gold that get their gold class, ties counted in part."""
+    """Share of the items with labels and gold whose predicted class is right; ties count in part."""
 
     n_items: int
-    plain: Interval  # by a fit that saw no gold
-    cross_fitted: Interval  # each item by a fit that saw the gold of other items
+    plain: Interval  # of a fit without gold
+    cross_fitted: Interval  # each item predicted by a fit that saw only the gold of other items
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the accuracies as plain values."""
         shares = {"plain": self.plain._asdict(), "cross_fitted": self.cross_fitted._asdict()}
         return {"n_items": self.n_items, **shares}
 
 
 def judged_items(annotations: Annotations) -> NDArray[np.intp]:
-    """The items that have labels and a gold class."""
+    """Return the items that have labels and a gold class."""
     if annotations.gold is None:
         return np.zeros(0, np.intp)
     return np.flatnonzero((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0))
 
 
-def right_rows(annotations: Annotations, chances: Array, items: NDArray[np.intp]) -> Array:
-    """(items,): 1 where the largest chance is at the gold class, its part of a tie, 0 elsewhere."""
-    return accuracy_rows(np.asarray(annotations.gold)[items], chances[items])
+def right_rows(annotations: Annotations, probabilities: Array, items: NDArray[np.intp]) -> Array:
+    """Return 1 for items whose most probable class is the gold class, a fraction for ties, 0 otherwise."""
+    return accuracy_rows(np.asarray(annotations.gold)[items], probabilities[items])
 
 
 def wilson(right: float, n: float) -> Interval:
-    """A share and its 95 % interval (Wilson 1927), which has a width even where all are right."""
+    """Return a share and its 95 % interval (Wilson 1927), which has positive width even if all are right."""
     if n <= 0:
         return Interval(math.nan, math.nan, math.nan)
-    p, spread = right / n, Z * Z / n
+    p, width = right / n, Z * Z / n
     # (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
-    middle, reach = p + spread / 2, Z * math.sqrt(p * (1 - p) / n + spread / n / 4)
-    return Interval(p, max((middle - reach) / (1 + spread), 0.0), min((middle + reach) / (1 + spread), 1.0))
+    middle, half = p + width / 2, Z * math.sqrt(p * (1 - p) / n + width / n / 4)
+    return Interval(p, max((middle - half) / (1 + width), 0.0), min((middle + half) / (1 + width), 1.0))
 
 
 def gold_accuracy(
-    labels: Any, model: Any, *, gold: Any = None, folds: int = FOLDS, seed: int = 0
+    labels: Any, model: Any, *, gold: Any = None, folds: int = N_GOLD_FOLDS, seed: int = 0
 ) -> GoldAccuracy:
-    """Plain and cross-fitted accuracy of a model with these settings (the one given is left alone).
+    """Return the plain and the cross-fitted accuracy of a model on gold labels.
 
     Parameters
     ----------
     labels
         Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     model
-        A model that looks for one true class; its settings are used, it is not changed.
+        A model of one true class; only its settings are used.
     gold
-        The right class of some items, where the labels do not carry it: a mapping or a pandas Series from
-        item to class, or a frame or path with one row for each item.
+        Gold labels, if they are not attached to the labels: a mapping or a pandas Series from item to class,
+        or a frame or path with one row for each item.
     folds
-        Parts of the gold labels, each of which is left out once.
+        Number of folds of the gold labels.
     seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
+        Seed of the random numbers; the same seed gives identical results.
     """
     annotations = as_annotations(labels)
     if gold is not None:
         annotations = with_gold(annotations, gold)
     items = judged_items(annotations)
     if not len(items):
-        raise DataError(f"no item has labels and a gold class to judge by; give {setting('gold')}")
+        raise DataError(f"no item has labels and a gold class; pass {setting('gold')}")
     plain = with_settings(model, {}).fit(annotations).label_distributions_
     crossed = cross_fitted(model, annotations, folds=folds, seed=seed)
-    right = (float(right_rows(annotations, table, items).sum()) for table in (plain, crossed))
-    return GoldAccuracy(len(items), *(wilson(one, len(items)) for one in right))
+    n_right = (float(right_rows(annotations, table, items).sum()) for table in (plain, crossed))
+    return GoldAccuracy(len(items), *(wilson(right, len(items)) for right in n_right))
 
 
-def cross_fitted(model: Any, annotations: Annotations, *, folds: int = FOLDS, seed: int = 0) -> Array:
-    """(items, classes): P(true class); an item with gold by a fit that did not see its gold."""
+def cross_fitted(model: Any, annotations: Annotations, *, folds: int = N_GOLD_FOLDS, seed: int = 0) -> Array:
+    """Return P(true class), (items, classes), each item with gold predicted by a fit without its gold."""
     items = judged_items(annotations)
     fold = np.random.default_rng(seed).permutation(len(items)) % folds
-    known = gold_prior(annotations)
-    chances = np.full(known.shape, 1.0 / known.shape[1])
+    full_prior = gold_prior(annotations)
+    probabilities = np.full(full_prior.shape, 1.0 / full_prior.shape[1])
     for number in range(min(folds, len(items))):
         hidden = items[fold == number]
-        prior = known.copy()
+        prior = full_prior.copy()
         prior[hidden] = 1.0
         fitted = with_settings(model, {}).fit(annotations, prior=prior)
-        chances[hidden] = fitted.label_distributions_[hidden]
-    return chances
+        probabilities[hidden] = fitted.label_distributions_[hidden]
+    return probabilities

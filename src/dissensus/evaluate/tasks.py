@@ -1,11 +1,10 @@
-"""Independent tasks on processes: what they share is sent to each process once, results come as they finish.
+"""Independent tasks on processes, and the seeds and keys of trials.
 
-Where :func:`dissensus.resources` names a cluster, its workers take the processes' place. At the end of the
-file: copies, seeds and keys of the trials that tasks consist of.
+Shared data are sent to each process once, and results arrive as they finish. Inside
+:func:`dissensus.resources` with a cluster, its workers replace the processes.
 
-Processes are loky's: they start clean, so that threads and locks of the caller cannot trip them,
-and need no ``if __name__ == "__main__"`` in the caller's script. Each has BLAS on one thread, and ends by
-itself when the process that started it is gone.
+The processes are loky's: they do not inherit threads and locks, and the caller's script needs no
+``if __name__ == "__main__"``. Each uses one BLAS thread and exits when its parent is gone.
 """
 
 from __future__ import annotations
@@ -27,38 +26,36 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dissensus.engine import Resources, current, one_blas_thread, using
+from dissensus.engine import LocalResources, current, one_blas_thread, using
 from dissensus.errors import DissensusError, bad_parameter
 from dissensus.params import n_cores, with_settings
 from dissensus.progress import shown
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Step = Callable[[Any, Task], Result]  # takes the shared data and a task
 
-WATCH_SECONDS = 0.5
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+PARENT_CHECK_SECONDS = 0.5
+ONE_THREAD_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
-_shared: Any = None  # in a worker process: what all of its tasks share
+_shared: Any = None  # shared data of all tasks, in a worker process
 
 
 @contextmanager
-def workers(
-    shared: Any, n_tasks: int, *, n_jobs: int = -1, executor: Executor | None = None
-) -> Iterator[Workers]:
-    """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
+def workers(shared: Any, n_tasks: int, n_jobs: int, executor: Executor | None = None) -> Iterator[Workers]:
+    """Start ``n_jobs`` processes (−1: one per core), at most one per task; 1 runs tasks in this process.
 
-    On a cluster (``resources``) it is the cluster's workers, however many. An ``executor`` of the caller's
-    own (``concurrent.futures``, or a Dask client's ``get_executor()``) takes their place; every task then
-    carries what it shares with the others.
+    On a cluster (``resources``), its workers are used. An ``executor`` (``concurrent.futures``, or a Dask
+    client's ``get_executor()``) replaces both; every task then carries the shared data.
     """
     if n_jobs != -1 and n_jobs < 1:
         raise bad_parameter("a search", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
     n_processes = min(n_cores() if n_jobs == -1 else n_jobs, n_tasks)
     on_cluster = current().tasks(shared)
     if executor is not None:
-        # Executors of Python know how many tasks they run at once; of others n_jobs says it.
-        n_at_once = getattr(executor, "_max_workers", None) or (n_cores() if n_jobs == -1 else n_jobs)
-        yield Workers(partial(_run, current().share(n_at_once), shared), executor)
+        # Python's executors know how many tasks they run in parallel; for others, n_jobs says so
+        n_parallel = getattr(executor, "_max_workers", None) or (n_cores() if n_jobs == -1 else n_jobs)
+        yield Workers(partial(_run, current().share(n_parallel), shared), executor)
     elif on_cluster is not None:
         yield on_cluster
     elif n_processes > 1:
@@ -71,16 +68,14 @@ def workers(
 
 @dataclass(frozen=True)
 class Workers:
-    """Calls ``run(step, task)`` of every task: in this process one after the other, or on an executor."""
+    """Run ``run(step, task)`` for every task, in this process or on an executor."""
 
     run: Callable[..., Any]
     executor: Executor | None = None
-    cancels: bool = True  # not where the executor's processes are killed anyway
+    cancels: bool = True  # False if the processes of the executor are killed anyway
 
-    def completed(
-        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Result]]:
-        """Each task with ``step(shared, task)``, as they finish."""
+    def completed(self, step: Step[Task, Result], tasks: Sequence[Task]) -> Iterator[tuple[Task, Result]]:
+        """Yield each task with the result of ``step(shared, task)`` as it finishes."""
         if self.executor is None:
             for task in tasks:
                 yield task, self.run(step, task)
@@ -98,17 +93,15 @@ class Workers:
 def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
     from loky import ProcessPoolExecutor
 
-    # loky replaces a process that has grown by 300 MB, which large tasks do: nothing to tell anybody
+    # loky replaces a process that has grown by 300 MB, which is normal for large tasks
     warnings.filterwarnings("ignore", message="A worker was restarted", category=UserWarning)
-    begin = {"initializer": _begin, "initargs": (shared, os.getpid()), "env": ONE_THREAD}
-    pool = ProcessPoolExecutor(n_processes, **begin)
+    options = {"initializer": _start_worker, "initargs": (shared, os.getpid()), "env": ONE_THREAD_ENVIRONMENT}
+    pool = ProcessPoolExecutor(n_processes, **options)
     try:
         yield pool
     except BrokenProcessPool as error:
-        raise DissensusError(
-            "a worker process died, out of memory perhaps; what was finished is kept where a directory was "
-            "given: run again with fewer jobs"
-        ) from error
+        remedy = "run again with fewer jobs (finished trials are kept if a directory was given)"
+        raise DissensusError(f"a worker process died, perhaps out of memory; {remedy}") from error
     finally:
         pool.shutdown(wait=True, kill_workers=True)
 
@@ -116,31 +109,31 @@ def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
 # ---- inside a worker process --------------------------------------------------------------------------
 
 
-def _begin(shared: Any, parent: int) -> None:
+def _start_worker(shared: Any, parent: int) -> None:
     global _shared
     _shared = shared
-    # Ctrl-C reaches every process of a terminal; the one that started us decides what becomes of the search.
+    # Ctrl-C reaches every process of a terminal; only the parent handles it
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(limits=1, user_api="blas")
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    """Leave when the parent is gone: a killed search must not go on in the background."""
+def _exit_with_parent(parent: int) -> None:
+    """Exit when the parent is gone, so that a killed search leaves no processes behind."""
     while os.getppid() == parent:
-        time.sleep(WATCH_SECONDS)
+        time.sleep(PARENT_CHECK_SECONDS)
     os._exit(1)
 
 
-def _run(used: Resources, shared: Any, step: Callable[[Any, Task], Result], task: Task) -> Result:
-    with using(used), shown(False):
+def _run(resources: LocalResources, shared: Any, step: Step[Task, Result], task: Task) -> Result:
+    with using(resources), shown(False):
         return step(shared, task)
 
 
-def _run_in_worker(used: Resources, step: Callable[[Any, Task], Result], task: Task) -> Result:
-    return _run(used, _shared, step, task)
+def _run_in_worker(resources: LocalResources, step: Step[Task, Result], task: Task) -> Result:
+    return _run(resources, _shared, step, task)
 
 
 # ---- settings and seeds of trials ---------------------------------------------------------------------
@@ -148,41 +141,37 @@ def _run_in_worker(used: Resources, step: Callable[[Any, Task], Result], task: T
 SEED_NAMES = ("seed", "random_state")
 
 
-def trial_copy(estimator: Any, seed: int, kept: Iterable[str]) -> Any:
-    """A fresh estimator with a seed of its own, on one thread: a trial has one core.
-
-    Settings in ``kept`` are part of the grid and stay as they are.
-    """
-    has = estimator.get_params(deep=False)
-    wanted = {name: seed for name in SEED_NAMES if name in has} | ({"n_jobs": 1} if "n_jobs" in has else {})
-    return with_settings(estimator, {name: value for name, value in wanted.items() if name not in set(kept)})
+def trial_copy(estimator: Any, seed: int, fixed: Iterable[str]) -> Any:
+    """Return an unfitted copy with its own seed and one thread; settings in ``fixed`` stay unchanged."""
+    settings = dict.fromkeys(SEED_NAMES, seed) | {"n_jobs": 1}
+    names = estimator.get_params(deep=False).keys() - set(fixed)
+    return with_settings(estimator, {name: value for name, value in settings.items() if name in names})
 
 
 def stream_seed(seed: int, *path: Any) -> int:
-    """A seed below 2³² that depends on ``seed`` and on what it is for, and on nothing else."""
-    digest = hashlib.sha256(key_of([seed, *path]).encode()).digest()
-    return int.from_bytes(digest[:4], "big")
+    """Return a seed below 2³² that depends only on ``seed`` and ``path``."""
+    return int.from_bytes(hashlib.sha256(key_of([seed, *path]).encode()).digest()[:4], "big")
 
 
-def described(estimator: Any) -> dict[str, Any]:
-    """Class and settings of an estimator in plain values, threads apart: they change no result."""
-    own = estimator.get_params()
-    settings = {name: plain(value) for name, value in own.items() if name.split("__")[-1] != "n_jobs"}
+def describe_estimator(estimator: Any) -> dict[str, Any]:
+    """Return class and settings of an estimator as plain values, without ``n_jobs``."""
+    params = estimator.get_params()
+    settings = {name: plain(value) for name, value in params.items() if name.split("__")[-1] != "n_jobs"}
     return {"class": f"{type(estimator).__module__}.{type(estimator).__qualname__}", "settings": settings}
 
 
 def settings_words(settings: Mapping[str, Any]) -> str:
-    """The settings in a few words, as tables and progress show them."""
-    return ", ".join(f"{name}={plain(value)}" for name, value in settings.items()) or "as given"
+    """Format settings for tables and progress messages."""
+    return ", ".join(f"{name}={plain(value)}" for name, value in settings.items()) or "default settings"
 
 
 def key_of(value: Any) -> str:
-    """A text that is the same for the same settings, in any order and any process."""
+    """Return a text that is equal for equal settings, in any order and any process."""
     return json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
 
 
 def plain(value: Any) -> Any:
-    """A value in JSON's terms; what JSON has no word for, as Python would write it."""
+    """Convert a value to JSON types; other objects become their repr."""
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Exports of annotation tools and crowd platforms, read as (item, annotator, label).
+"""Importers of exports of annotation tools and crowd platforms, as (item, annotator, label).
 
-Each importer knows one family of exports and fills a :class:`~dissensus.importers.gather.Gatherer`. The
-format is recognised from the content, or named; of several questions one is chosen by name.
+Each importer reads one family of exports into a :class:`~dissensus.importers.gather.Gatherer`. The format is
+named or recognised from the content; if there are several questions, one is chosen by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dissensus.errors import DataError, bad_choice, setting
 from dissensus.tables.delimited import header_of
-from dissensus.tables.source import first_bytes
+from dissensus.tables.source import Source, first_bytes
 
 if TYPE_CHECKING:
     from dissensus.importers.gather import Gatherer
@@ -27,15 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Format", "load_export", "recognise"]
 
 
-Fields = Mapping[str, Any]
-
-
 class Format(NamedTuple):
-    """A format that can be imported: its name for ``format``, what people call it, and its importer.
+    """Format that can be imported: its name for ``format``, its title, and its importer.
 
-    It is known by the fields of the first JSON record of a file (``record``) or by the columns of a table
-    (``table``). They are listed, with ``a|b`` for either and ``a*`` for any that begin so, or a function
-    tells. Importers and functions are named as ``@module.function`` and loaded when they are needed.
+    It is recognised by the fields of the first JSON record of a file (``record``) or by the columns of a
+    table (``table``). Both are lists of names, with ``a|b`` for either and ``a*`` for a prefix, or a
+    function. Importers and functions are named as ``@module.function`` and loaded when they are needed.
     """
 
     name: str
@@ -50,18 +47,18 @@ def _load(reference: str) -> Any:
     return attrgetter(names)(importlib.import_module(f"dissensus.importers.{module}"))
 
 
-def _format_of(fields: Fields, known_by: Literal["record", "table"]) -> str | None:
-    """The first format to which a record's fields or a table's columns belong."""
+def _format_of(fields: Mapping[str, Any], kind: Literal["record", "table"]) -> str | None:
+    """Return the first format whose test the fields of a record, or the columns of a table, pass."""
     for format in FORMATS.values():
-        test = getattr(format, known_by)
-        words = [] if test.startswith("@") else test.split()
-        listed = [any(fnmatchcase(name, one) for name in fields for one in word.split("|")) for word in words]
-        if _load(test)(fields) if test.startswith("@") else listed and all(listed):
+        test = getattr(format, kind)
+        words = [word.split("|") for word in test.split()]
+        matches = [any(fnmatchcase(name, choice) for name in fields for choice in word) for word in words]
+        if _load(test)(fields) if test.startswith("@") else (matches and all(matches)):
             return format.name
     return None
 
 
-# The order matters where one record could pass for two: the more particular test comes first.
+# If a record passes two tests, the first format counts, so the more specific tests come first.
 # fmt: off
 _FORMATS = (
     Format("prodigy", "Prodigy (JSONL)", "@json_records.read_prodigy", "_input_hash answer"),
@@ -82,7 +79,7 @@ _FORMATS = (
     Format("langfuse", "Langfuse scores (JSON, JSONL, CSV)", "@json_records.read_langfuse",
            "@json_records.is_langfuse", "dataType|data_type source|trace_id name"),
     Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", "@json_records.read_lewidi"),
-    Format("pldl", "pandas split JSON of the label-distribution papers", "@flat.SPLIT.read"),
+    Format("pldl", "pandas split JSON of the label-distribution papers", "@flat.SPLIT_JSON.read"),
     Format("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", "@huggingface.read"),
 )
 # fmt: on
@@ -92,11 +89,11 @@ FORMATS: Mapping[str, Format] = MappingProxyType({format.name: format for format
 def load_export(path: str | Path, *, format: str | None = None, **settings: Any) -> Gatherer:
     """Read the labels of one question from a tool's export.
 
-    ``format`` is one of :data:`FORMATS`, recognised from the content if not given. The ``settings`` are those
-    of :class:`~dissensus.importers.gather.Gatherer`: ``question`` names the question where there are several,
-    ``keep_rejected`` keeps rejected assignments, ``item_column`` and ``text_column`` name the fields that
-    identify an item and hold its text, where the tool's usual ones are not wanted, and ``annotator_column``
-    the annotators of a dataset on disk, the one format whose columns have no fixed names.
+    ``format`` is one of :data:`FORMATS`; None: recognised from the content. The ``settings`` are those of
+    :class:`~dissensus.importers.gather.Gatherer`: ``question`` names the question if there are several,
+    ``keep_rejected`` keeps rejected assignments, ``item_column`` and ``text_column`` name the fields of an
+    item's id and text instead of the tool's usual ones, and ``annotator_column`` that of the annotators of a
+    Hugging Face dataset, the only format without fixed names.
     """
     from dissensus.importers.gather import Gatherer
 
@@ -107,37 +104,35 @@ def load_export(path: str | Path, *, format: str | None = None, **settings: Any)
         raise DataError(f"{path}: no such file; check the name")
     name = format or recognise(path)
     if name is None:
-        raise DataError(
-            f"{path}: is no export that is known; name it with {setting('format')} ({', '.join(FORMATS)})"
-        )
+        remedy = f"name the format with {setting('format')} ({', '.join(FORMATS)})"
+        raise DataError(f"{path}: not recognised as an export; {remedy}")
     if settings.get("annotator_column") is not None and name != "huggingface":
-        raise DataError(
-            f"{path}: {name} files say themselves who annotated; leave {setting('annotator')} out"
-        )
+        remedy = f"leave {setting('annotator')} out"
+        raise DataError(f"{path}: {name} files have a fixed annotator field; {remedy}")
     gather = Gatherer(path, name, **settings)
     _load(FORMATS[name].read)(path, gather)
-    gather.settle(finished=True)
+    gather.check_question(finished=True)
     return gather
 
 
-# ---- which tool wrote a file, judged from a look at its beginning -------------------------------------
+# ---- recognising the tool that wrote a file -----------------------------------------------------------
 
 
 def export_formats() -> tuple[str, ...]:
-    """Names of the formats that can be imported."""
+    """Return the names of the formats that can be imported."""
     return tuple(FORMATS)
 
 
 def export_title(path: Path) -> str | None:
-    """What people call the tool that wrote a file; None where it is no export."""
+    """Return the title of the format of a file; None if it is not an export."""
     name = recognise(path)
     return None if name is None else FORMATS[name].title
 
 
 def recognise(path: str | Path) -> str | None:
-    """The name of the export format, or None: no export, to be read as a plain table.
+    """Return the name of the export format, or None for a file that should be read as a plain table.
 
-    Cheap (a few megabytes at most are read) and never raises: what cannot be read is no export.
+    At most a few megabytes are read, and a file that cannot be read is not an export: no error is raised.
     """
     path = Path(path)
     try:
@@ -145,38 +140,41 @@ def recognise(path: str | Path) -> str | None:
             from dissensus.importers import doccano, huggingface, json_records
             from dissensus.tables.json_lines import records
 
-        if path.is_dir():
             if any((path / name).is_file() for name in huggingface.MARKERS) or huggingface.files_of(path):
                 return "huggingface"
             if next(path.glob(f"*/{json_records.POTATO_FILE}"), None) is not None:
                 return "potato"
-        if path.is_dir() or zipfile.is_zipfile(path):
             members = (record for _, source in doccano.members(path) for _, record in records(source))
             return "doccano" if doccano.is_record(next(members, {})) else None
         source = first_bytes(path)
         if source.start[:1] in (b"{", b"["):
-            from dissensus.importers import flat, json_records
-            from dissensus.tables.json_lines import JsonStream
-
-            with source.text("ignore") as text:
-                stream, key, value = JsonStream(text, source.name), "", None
-                with suppress(DataError):  # the first key and value of the object that the file opens with
-                    key = next(stream.members(), "")
-                    value = stream.value()
-            if json_records.is_lewidi(value):
-                return "lewidi"
-            split = {flat.SPLIT.item, flat.SPLIT.annotator, "label"}
-            if key == "columns" and isinstance(value, list) and split <= set(map(str, value)):
-                return "pldl"
-            start = bytes(source.raw[:20_000])
-            if key == "version" and all(f'"{word}"'.encode() in start for word in json_records.INSPECT_KEYS):
-                return "inspect"
-            with source.text("ignore") as text:
-                stream = JsonStream(text, source.name)
-                if stream.peek() == "[":
-                    stream.take("[")
-                first = stream.value()
-            return _format_of(first if isinstance(first, dict) else {}, "record")
+            return _recognise_json(source)
         return _format_of(dict.fromkeys(header_of(source)), "table")
     except (DataError, OSError, EOFError, ValueError, RecursionError, KeyError, zlib.error):
         return None
+
+
+def _recognise_json(source: Source) -> str | None:
+    """Return the format of a JSON file, by its first key and value or by its first record."""
+    from dissensus.importers import flat, json_records
+    from dissensus.tables.json_lines import JsonStream
+
+    with source.text("ignore") as text:
+        stream, key, value = JsonStream(text, source.name), "", None
+        with suppress(DataError):
+            key = next(stream.members(), "")
+            value = stream.value()
+    if json_records.is_lewidi(value):
+        return "lewidi"
+    split_columns = {flat.SPLIT_JSON.item, flat.SPLIT_JSON.annotator, "label"}
+    if key == "columns" and isinstance(value, list) and split_columns <= set(map(str, value)):
+        return "pldl"
+    start = bytes(source.raw[:20_000])
+    if key == "version" and all(f'"{word}"'.encode() in start for word in json_records.INSPECT_KEYS):
+        return "inspect"
+    with source.text("ignore") as text:
+        stream = JsonStream(text, source.name)
+        if stream.peek() == "[":
+            stream.take("[")
+        first = stream.value()
+    return _format_of(first if isinstance(first, dict) else {}, "record")

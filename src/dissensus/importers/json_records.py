@@ -1,10 +1,10 @@
-"""Tools that write JSON records of answers: Prodigy, Potato, Ground Truth, Inspect, Langfuse and others.
+"""Exports of JSON records: Prodigy, Potato, Ground Truth, Inspect, Langfuse, Zooniverse and LeWiDi.
 
-Prodigy: a choice task lists the chosen options in ``accept``. A binary task shows one ``label`` and asks
-whether it fits: the label is the question and the answer (accept or reject) is the class.
+Prodigy: a choice task lists the chosen options in ``accept``. A binary task shows one ``label`` to accept or
+reject: the label is the question and the answer (accept or reject) is the class.
 
-Potato: one folder for each user, in it lines with ``id``, ``displayed_text`` and ``label_annotations``, by
-question the labels that were chosen: ``{"mood": {"happy": "true"}}``. A scale has its number as the value:
+Potato: one folder per user with lines of ``id``, ``displayed_text`` and ``label_annotations``, which has the
+chosen labels by question: ``{"mood": {"happy": "true"}}``. A scale has its number as the value:
 ``{"mood": {"scale_3": "3"}}``.
 
 SageMaker Ground Truth: the output manifest of a custom labelling job. Under the job's name a line holds
@@ -14,7 +14,7 @@ hold only the consolidated label and are refused.
 Inspect: every scorer of a log is an annotator; an item is a sample, and each epoch of it is an item.
 
 Langfuse (also as CSV): an item is a trace (or the observation within it); the score's name is the question.
-Who gave it is the person (``authorUserId``), or for other sources the source and what it names itself by.
+The annotator is the person (``authorUserId``), or else the source with the name of its evaluator.
 
 Zooniverse: the answers to all tasks (``T0`` …) are JSON in one column of a table. LeWiDi (2023 and 2025): one
 object, keyed by item.
@@ -29,7 +29,6 @@ from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.importers.gather import (
-    EMPTY,
     Gatherer,
     Record,
     as_id,
@@ -46,140 +45,137 @@ from dissensus.tables.source import first_bytes, open_source
 
 
 def read_prodigy(path: Path, gather: Gatherer) -> None:
-    """Labels of a Prodigy dataset."""
-    for place, record in records(open_source(path)):
+    """Read the labels of a Prodigy dataset."""
+    for location, record in records(open_source(path)):
         key = gather.item_column or "_input_hash"
-        who = "_annotator_id" if record.get("_annotator_id") else "_session_id"
-        gather.takes(item=key, annotator=who)
+        annotator = "_annotator_id" if record.get("_annotator_id") else "_session_id"
+        gather.set_columns(item=key, annotator=annotator)
         has_text = gather.text_column is not None or "text" in record
-        item = gather.item(place, record.get(key), record if has_text else None)
-        answer, chosen = record.get("answer"), "accept" in record
-        question = "choice" if chosen else as_id(record.get("label"))
+        item = gather.item(location, record.get(key), record if has_text else None)
+        answer, is_choice = record.get("answer"), "accept" in record
+        question = "choice" if is_choice else as_id(record.get("label"))
         if answer == "ignore":
-            gather.leave_out("answers marked ignore")
+            gather.skip("answers marked ignore")
         elif question is None and isinstance(record.get("spans"), list):
-            raise gather.error(place, "marks spans, parts of a text; only classification tasks can be read")
+            remedy = "only classification tasks can be read"
+            raise gather.error(location, f"marks spans, parts of a text; {remedy}")
         elif question is None:
-            raise gather.error(place, "has no 'accept' or 'label'; only classification tasks can be read")
-        elif chosen and answer == "reject" and gather.wants(question):
-            gather.leave_out("rejected tasks")
+            raise gather.error(location, "has no 'accept' or 'label'; only classification tasks can be read")
+        elif is_choice and answer == "reject" and gather.is_requested(question):
+            gather.skip("rejected tasks")
         else:
-            gather.answer(place, item, question, record.get(who), record["accept"] if chosen else answer)
+            answer = record["accept"] if is_choice else answer
+            gather.answer(location, item, question, record.get(annotator), answer)
 
 
 # ---- Potato -------------------------------------------------------------------------------------------
 
 POTATO_FILE = "annotated_instances.jsonl"
-UNTICKED = (None, False, "", "false")
+_FALSE_VALUES = (None, False, "", "false")
 
 
 def read_potato(path: Path, gather: Gatherer) -> None:
-    """Labels of all users of a folder, or of the one whose folder a file lies in."""
+    """Read the labels of all users of a folder, or of the user in whose folder a file is."""
     files = sorted(path.glob(f"*/{POTATO_FILE}")) if path.is_dir() else [path]
     if not files:
-        raise DataError(
-            f"{path}: has no */{POTATO_FILE}; give the folder annotation_output of a Potato project"
-        )
-    gather.takes(item="id", annotator="the user's folder")
+        remedy = "give the folder annotation_output of a Potato project"
+        raise DataError(f"{path}: has no */{POTATO_FILE}; {remedy}")
+    gather.set_columns(item="id", annotator="the user's folder")
     for file in files:
         for line, record in records(open_source(file)):
-            place, user = f"{file.parent.name} {line}", file.resolve().parent.name
-            item = gather.item(place, record.get("id"), {"text": record.get("displayed_text")})
+            location, user = f"{file.parent.name} {line}", file.resolve().parent.name
+            item = gather.item(location, record.get("id"), {"text": record.get("displayed_text")})
             answers = record.get("label_annotations")
             if not isinstance(answers, Mapping):
-                raise gather.error(place, "has no object 'label_annotations'; correct the line")
+                raise gather.error(location, "has no object 'label_annotations'; correct the line")
             for question, answer in answers.items():
-                if isinstance(answer, Mapping):  # the names that were ticked, or the number of a scale
-                    ticked = [(str(name), answer[name]) for name in answer if answer[name] not in UNTICKED]
-                    answer = [value if name.startswith("scale_") else name for name, value in ticked]
-                gather.answer(place, item, str(question), user, answer)
+                if isinstance(answer, Mapping):  # labels that were chosen, or the number of a scale
+                    chosen = {str(name): answer[name] for name in answer if answer[name] not in _FALSE_VALUES}
+                    answer = [chosen[name] if name.startswith("scale_") else name for name in chosen]
+                gather.answer(location, item, str(question), user, answer)
             if record.get("span_annotations"):
-                gather.leave_out("span annotations")
+                gather.skip("span annotations")
 
 
 # ---- SageMaker Ground Truth ---------------------------------------------------------------------------
 
-_WORKERS = "annotationsFromAllWorkers"
-_SOURCES = ("source-ref", "source")
+_WORKERS_KEY = "annotationsFromAllWorkers"
+_SOURCE_KEYS = ("source-ref", "source")
 
 
 def is_ground_truth(record: Record) -> bool:
-    """A line of an output manifest, custom or built-in."""
-    has_source = any(source in record for source in _SOURCES)
+    """Return True for a line of an output manifest, custom or built-in."""
+    has_source = any(source in record for source in _SOURCE_KEYS)
     return bool(_jobs(record)) or (has_source and any(f"{name}-metadata" in record for name in record))
 
 
 def read_ground_truth(path: Path, gather: Gatherer) -> None:
-    """Labels of a custom job's manifest; the question is the path of the answer within the worker's form."""
-    for place, record in records(open_source(path)):
+    """Read the labels of a custom job's manifest; the question is the path of the answer in the form."""
+    for location, record in records(open_source(path)):
         jobs = _jobs(record)
         if not jobs and is_ground_truth(record):
-            raise gather.error(
-                place,
-                "is the manifest of a built-in job, which holds only the consolidated label; "
-                "use the output of a custom job, which keeps each worker's answer",
-            )
-        source = next((source for source in _SOURCES if source in record), "source")
-        key = gather.item_column or source
-        gather.takes(item=key, annotator="workerId")
+            problem = "is the manifest of a built-in job, which holds only the consolidated label"
+            remedy = "use the output of a custom job, which keeps each worker's answer"
+            raise gather.error(location, f"{problem}; {remedy}")
+        key = gather.item_column or next((key for key in _SOURCE_KEYS if key in record), "source")
+        gather.set_columns(item=key, annotator="workerId")
         inline = {name: record[name] for name in ("source",) if isinstance(record.get(name), str)}
-        item = gather.item(place, record.get(key), record if gather.text_column else inline)
+        item = gather.item(location, record.get(key), record if gather.text_column else inline)
         for job in jobs:
-            _read_job(place, item, record[job], f"{job}." if len(jobs) > 1 else "", gather)
+            _read_job(location, item, record[job], f"{job}." if len(jobs) > 1 else "", gather)
 
 
 def _jobs(record: Record) -> list[str]:
     objects = {name: value for name, value in record.items() if isinstance(value, dict)}
-    return [name for name, value in objects.items() if isinstance(value.get(_WORKERS), list)]
+    return [name for name, value in objects.items() if isinstance(value.get(_WORKERS_KEY), list)]
 
 
-def _read_job(place: str, item: int, job: Record, prefix: str, gather: Gatherer) -> None:
-    for annotation in job[_WORKERS]:
+def _read_job(location: str, item: int, job: Record, prefix: str, gather: Gatherer) -> None:
+    for annotation in job[_WORKERS_KEY]:
         if not isinstance(annotation, dict):
-            raise gather.error(place, "holds an annotation that is not an object; export it again")
+            raise gather.error(location, "holds an annotation that is not an object; export it again")
         data = annotation.get("annotationData")
         content = data.get("content") if isinstance(data, dict) else None
         if isinstance(content, str):
-            content = gather.parsed(place, parse_json, content) if content.strip() else None
-        answers = gather.parsed(place, by_question, content) if content else {}
-        wanted = [labels for question, labels in answers.items() if gather.wants(prefix + question)]
-        for labels in wanted:
-            gather.label(place, item, annotation.get("workerId"), labels)
-        if not wanted:
-            gather.leave_out(EMPTY)
+            content = gather.parsed(location, parse_json, content) if content.strip() else None
+        answers = gather.parsed(location, by_question, content) if content else {}
+        requested = [labels for question, labels in answers.items() if gather.is_requested(prefix + question)]
+        for labels in requested or [[]]:  # none counts as an empty answer
+            gather.label(location, item, annotation.get("workerId"), labels)
 
 
 # ---- Inspect ------------------------------------------------------------------------------------------
 
-INSPECT_KEYS = ("version", "status", "eval", "task", "model")  # that a log in JSON begins with
+INSPECT_KEYS = ("version", "status", "eval", "task", "model")  # at the start of a log in JSON
 
 
 def read_inspect(path: Path, gather: Gatherer) -> None:
-    """The scores of every sample."""
+    """Read the scores of every sample."""
     _, log = next(iter(records(open_source(path))), ("", {}))
     samples = log.get("samples")
-    if not isinstance(samples, list) or not all(isinstance(one, Mapping) for one in samples):
+    if not isinstance(samples, list) or not all(isinstance(sample, Mapping) for sample in samples):
         raise DataError(f"{path}: the log has no samples; write it again with log_samples")
-    gather.takes(item="id", annotator="name of the scorer")
-    several = any(one.get("epoch", 1) != 1 for one in samples)
+    gather.set_columns(item="id", annotator="name of the scorer")
+    has_epochs = any(sample.get("epoch", 1) != 1 for sample in samples)
     for number, sample in enumerate(samples, 1):
-        place, name = f"sample {number}", as_id(sample.get("id"))
-        shown = {"text": sample["input"]} if isinstance(sample.get("input"), str) else {}
-        item = gather.item(place, f"{name} #{sample.get('epoch')}" if several and name else name, **shown)
+        location, name = f"sample {number}", as_id(sample.get("id"))
+        text = {"text": sample["input"]} if isinstance(sample.get("input"), str) else {}
+        name = f"{name} #{sample.get('epoch')}" if has_epochs and name else name
+        item = gather.item(location, name, **text)
         scores = sample.get("scores")
         if not scores:
-            gather.leave_out("samples without a score")
+            gather.skip("samples without a score")
             continue
         for scorer, score in scores.items():
             value = score.get("value") if isinstance(score, Mapping) else score
-            gather.answer(place, item, "score", scorer, value)
+            gather.answer(location, item, "score", scorer, value)
 
 
 # ---- Langfuse -----------------------------------------------------------------------------------------
 
 
 def is_langfuse(record: Record) -> bool:
-    """A score, as the interface or the blob storage writes it, or a page of them."""
+    """Return True for a score, as the API or the blob storage writes it, or a page of scores."""
     page = record.get("data")
     if isinstance(page, list) and page and isinstance(page[0], Mapping):
         record = page[0]
@@ -187,88 +183,89 @@ def is_langfuse(record: Record) -> bool:
 
 
 def read_langfuse(path: Path, gather: Gatherer) -> None:
-    """The scores of one name."""
-    gather.takes(item="traceId", annotator="authorUserId or source")
-    for place, given in _scores(path):
-        # Keys as the interface writes them (traceId), or as tables have them (trace_id).
-        score = {re.sub(r"_([a-z])", lambda found: found[1].upper(), key): given[key] for key in given}
-        score |= given
-        question, trace = as_id(score.get("name")), as_id(score.get("traceId"))
-        trace = trace or as_id(score.get("sessionId"))
-        if question is None or not gather.wants(question):
+    """Read the scores of one name."""
+    gather.set_columns(item="traceId", annotator="authorUserId or source")
+    for location, record in _scores(path):
+        # Keys may be written as in the API (traceId) or as in tables (trace_id).
+        score = {re.sub(r"_([a-z])", lambda match: match[1].upper(), key): record[key] for key in record}
+        score |= record
+        question = as_id(score.get("name"))
+        trace = as_id(score.get("traceId")) or as_id(score.get("sessionId"))
+        if question is None or not gather.is_requested(question):
             continue
-        part = as_id(score.get("observationId"))
-        item = gather.item(place, f"{trace} {part}" if trace and part else trace)
-        # The person, or the source with the name of what scored (an evaluator's configuration, an author).
+        observation = as_id(score.get("observationId"))
+        item = gather.item(location, f"{trace} {observation}" if trace and observation else trace)
         person, source = as_id(score.get("authorUserId")), as_id(score.get("source"))
-        scorer = as_id(score.get("configId")) or as_id(score.get("author"))
-        who = person or (f"{source} {scorer}" if source and scorer else source)
+        evaluator = as_id(score.get("configId")) or as_id(score.get("author"))
+        annotator = person or (f"{source} {evaluator}" if source and evaluator else source)
         value = score.get("stringValue")
         value = score.get("value") if value in (None, "") else value
-        gather.answer(place, item, question, who, value)
+        gather.answer(location, item, question, annotator, value)
 
 
 def _scores(path: Path) -> Iterator[tuple[str, Record]]:
     if first_bytes(path).start[:1] not in (b"{", b"["):
         yield from rows(open_source(path))
         return
-    for place, record in records(open_source(path)):
+    for location, record in records(open_source(path)):
         page = record.get("data")
         for score in page if isinstance(page, list) else [record]:
             if isinstance(score, Mapping):
-                yield place, score
+                yield location, score
 
 
 # ---- Zooniverse ---------------------------------------------------------------------------------------
 
 
 def read_zooniverse(path: Path, gather: Gatherer) -> None:
-    """Labels of one task of a classifications export.
+    """Read the labels of one task of a classifications export.
 
-    Questions are the tasks (``T0`` …), their answers JSON in one column. People who did not log in are told
-    apart by the name that Zooniverse gives them (``not-logged-in-…``).
+    Questions are the tasks (``T0`` …), with all answers as JSON in one column. People who did not log in have
+    names such as ``not-logged-in-…``.
     """
-    gather.takes(item="subject_ids", annotator="user_name")
-    for place, row in rows(open_source(path)):
-        item = gather.item(place, row.get("subject_ids"))
-        answers = gather.parsed(place, parse_json, row.get("annotations") or "[]")
+    gather.set_columns(item="subject_ids", annotator="user_name")
+    for location, row in rows(open_source(path)):
+        item = gather.item(location, row.get("subject_ids"))
+        answers = gather.parsed(location, parse_json, row.get("annotations") or "[]")
         for answer in answers if isinstance(answers, list) else []:
             question = str(answer.get("task", "")) if isinstance(answer, Mapping) else ""
             if question:
-                gather.answer(place, item, question, row.get("user_name"), answer.get("value"))
+                gather.answer(location, item, question, row.get("user_name"), answer.get("value"))
 
 
 # ---- LeWiDi -------------------------------------------------------------------------------------------
 
 
 def is_lewidi(entry: Any) -> bool:
-    """The value under an item's key."""
+    """Return True for the value of an item's key."""
     return isinstance(entry, dict) and "annotations" in entry and "annotators" in entry
 
 
 def read_lewidi(path: Path, gather: Gatherer) -> None:
-    """Labels of a LeWiDi file: one object, keyed by item."""
+    """Read the labels of a LeWiDi file: one object, keyed by item."""
     with open_source(path).text() as text:
         stream = JsonStream(text, str(path))
         for key in stream.members():
             entry = stream.value()
-            place = f"item {key!r}"
+            location = f"item {key!r}"
             if not is_lewidi(entry):
-                raise gather.error(place, "has no 'annotations' and 'annotators'; use the file as published")
-            side = {name: entry[name] for name in ("split", "lang") if name in entry}
-            gather.takes(item="key of the object", annotator="annotators")
-            shown = entry if gather.text_column else {"text": entry.get("text")}
-            item = gather.item(place, key, shown, **side)
+                remedy = "use the file as published"
+                raise gather.error(location, f"has no 'annotations' and 'annotators'; {remedy}")
+            columns = {name: entry[name] for name in ("split", "lang") if name in entry}
+            gather.set_columns(item="key of the object", annotator="annotators")
+            fields = entry if gather.text_column else {"text": entry.get("text")}
+            item = gather.item(location, key, fields, **columns)
             if not entry["annotations"]:
-                gather.leave_out("items without annotations")
-            elif gather.wants("annotations"):
-                for annotator, answer in _by_annotator(place, entry, gather):
+                gather.skip("items without annotations")
+            elif gather.is_requested("annotations"):
+                for annotator, answer in _by_annotator(location, entry, gather):
                     labels = split_labels(answer, ",") if isinstance(answer, str) else None
-                    gather.label(place, item, annotator, labels or gather.parsed(place, as_labels, answer))
+                    labels = labels or gather.parsed(location, as_labels, answer)
+                    gather.label(location, item, annotator, labels)
 
 
-def _by_annotator(place: str, entry: Mapping[str, Any], gather: Gatherer) -> Iterator[tuple[str, Any]]:
-    """2025: an object by annotator. 2023: two strings with commas, side by side."""
+def _by_annotator(location: str, entry: Mapping[str, Any], gather: Gatherer) -> Iterator[tuple[str, Any]]:
+    """Yield annotator and answer: from an object (2025), or from two strings with commas (2023)."""
     annotations = entry["annotations"]
     if isinstance(annotations, dict):
         yield from annotations.items()
@@ -278,7 +275,6 @@ def _by_annotator(place: str, entry: Mapping[str, Any], gather: Gatherer) -> Ite
         for value in (annotations, entry["annotators"])
     )
     if not (isinstance(labels, list) and isinstance(annotators, list) and len(labels) == len(annotators)):
-        raise gather.error(
-            place, "the annotations do not line up with the annotators; use the file as published"
-        )
+        remedy = "use the file as published"
+        raise gather.error(location, f"the annotations do not line up with the annotators; {remedy}")
     yield from zip(annotators, labels, strict=True)

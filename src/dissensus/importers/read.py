@@ -1,4 +1,4 @@
-"""From whatever the user has to :class:`~dissensus.Annotations`."""
+"""Reading of annotations from files, exports, stores and data frames."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from types import FrameType
 from typing import Any, cast
 
 from dissensus.errors import DataError, bad_parameter, warn
+from dissensus.labels import provided
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.kinds import LabelType, as_sets, without_case
+from dissensus.labels.kinds import LabelType, as_sets, merge_case
 from dissensus.labels.rows import Duplicates
-from dissensus.labels.sources import provided
 from dissensus.tables.atomic import restore
-from dissensus.tables.columns import guess_words
+from dissensus.tables.columns import guess_note
 from dissensus.tables.layouts import (
     LAYOUTS,
     Layout,
-    Missing,
-    Wanted,
-    declared_classes,
+    MissingWords,
+    ReadOptions,
     lookalike_notes,
-    one_column,
-    one_only,
-    with_kind,
+    parse_classes,
+    single_column,
+    single_value_notes,
+    with_inferred_type,
     with_side_tables,
 )
 from dissensus.tables.pairs_and_sets import read_any
-from dissensus.tables.results import is_ours
-from dissensus.tables.tables import TABLE_FORMATS, open_table
+from dissensus.tables.results import is_result_directory
+from dissensus.tables.tables import INPUT_FORMATS, open_table
 
 
 def read_annotations(
@@ -59,116 +59,144 @@ def read_annotations(
 ) -> Annotations:
     """Read labels from a file or a data frame.
 
-    Rows whose label is blank are skipped. What is worth a word is a
-    :class:`~dissensus.errors.DissensusWarning`, and stands in ``notes``.
+    Rows without a label are skipped. Notes on the data are issued as
+    :class:`~dissensus.errors.DissensusWarning`, and are available as ``notes``.
 
     Parameters
     ----------
     source
         A path (CSV, TSV, JSON lines or Parquet, each also gzipped, an annotation tool's export, or a store),
-        or any data frame narwhals knows. Ids and labels from a file are strings; those from a frame keep
-        their type. Rows may hold parallel lists of annotators and labels.
+        or any data frame that narwhals supports. Ids and labels from a file are strings; those from a frame
+        keep their type. Rows may hold parallel lists of annotators and labels.
     item, annotator, label
-        Names of the three columns, found by their usual names where not given. In a wide table ``annotator``
-        may list columns; ``label`` may list the columns of class counts, or of tags that are 0 or 1.
+        Names of the three columns; None: found by their usual names. In a wide table ``annotator`` may list
+        columns; ``label`` may list the columns of class counts, or of tags that are 0 or 1.
     items, annotators, gold
-        Side tables, as paths or frames: one row for each item, one row for each annotator, and reference
-        labels. None is picked up unasked. Items without labels join; what finds no partner is noted.
+        Side tables, as paths or frames: one row per item, one row per annotator, and reference labels. Items
+        without labels are added; rows of unknown annotators are reported in a note.
     classes
-        The label set in its order; a label outside it is an error. Without it, the labels that occur, sorted
-        (numbers by value). ``"low<mid<high"`` says that the order means something.
+        The label set in its order; a label outside it is an error. None: the labels that occur, sorted
+        (numbers by value). A string such as ``"low<mid<high"`` declares an ordinal scale.
     label_type
-        What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise. Where it is left out it
-        is told from the labels, and a note says what they were taken for.
+        Type of the labels: nominal, ordinal, numeric, multi or pairwise. None: inferred from the labels, and
+        reported in a note.
     duplicates
         When an annotator labels an item more than once: keep all, the first, the last, or refuse.
     layout
-        "long" (one row for each label), "wide" (one column for each annotator) or "counts" (one column for
-        each class).
+        "long" (one row per label), "wide" (one column per annotator) or "counts" (one column per class).
     format, question
-        The file's format, and the question of an export, where the content does not tell; "wide" and "counts"
-        name the layout.
+        Format of the file, and question of an export; None: found from the content. The formats "wide" and
+        "counts" set the layout.
     text_column
-        The column that holds the items' text; it is called ``text`` in the item table, whose other columns
-        keep their names. Without it, a column with a usual name or with long texts.
+        Column of the items' text, which becomes ``text`` in the item table. None: a column with a usual name
+        or with long texts.
     separator
-        What stands between the classes of an answer that is a set, such as ``"|"``. Lists are sets without
-        it; with ``label_type="multi"`` so are all labels of one annotator to one item together.
+        Separator of the classes of an answer that is a set, such as ``"|"``. Lists are sets without it; with
+        ``label_type="multi"``, all labels of an annotator to an item form a set.
     encoding
         Encoding of a text file that is not UTF-8, such as ``"latin-1"``.
     missing_words
-        Words that mean that there is no label, such as ``["NA"]`` or ``"NA,null"``.
+        Words that mean "no label", such as ``["NA"]`` or ``"NA,null"``.
     ignore_case
-        Whether labels that differ only by case are one class, written as most of them are.
+        Merge labels that differ only by case or surrounding white space, in their most frequent spelling.
     keep_rejected
-        Whether rejected assignments of an export count.
+        Read rejected assignments of an export too.
     """
-    text_here = text_column if items is None else None  # where there is a table of items, it has the text
-    named = label if label is not None else question
-    classes, label_type = declared_classes("read_annotations", classes, label_type)
+    owner = "read_annotations"
+    classes, label_type = parse_classes(owner, classes, label_type)
     if layout is not None and layout not in LAYOUTS:
-        raise bad_parameter("read_annotations", "layout", f"one of {', '.join(LAYOUTS)}", layout)
+        raise bad_parameter(owner, "layout", f"one of {', '.join(LAYOUTS)}", layout)
     if not isinstance(item, str | None):
-        raise bad_parameter("read_annotations", "item", "the name of a column", item)
-    if format == "wide" or format == "counts":  # the layout, named as a format
+        raise bad_parameter(owner, "item", "the name of a column", item)
+    if format == "wide" or format == "counts":  # a layout given as the format
         if layout not in (None, format):
-            raise bad_parameter("read_annotations", "layout", f"{format!r}, as the format is", layout)
+            raise bad_parameter(owner, "layout", f"{format!r}, as the format is", layout)
         layout, format = cast(Layout, format), None
-    missing, known = Missing.of(missing_words), None if ignore_case else classes
-    wanted = Wanted(item, annotator, named, text_here, known, duplicates, missing)
+    options = ReadOptions(
+        item,
+        annotator,
+        label if label is not None else question,
+        text_column if items is None else None,  # an item table, if given, has the text
+        None if ignore_case else classes,
+        duplicates,
+        MissingWords.parse(missing_words),
+    )
+    tables = {"items": items, "annotators": annotators, "gold": gold}
     if isinstance(source, str | os.PathLike):
-        with suppress(ValueError):  # a name that cannot be: it is told below
-            restore(source)  # where a killed process was replacing a store
-    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
-        from dissensus.large.store import is_store, open_annotations
-
-        kept = provided("load_labels")(Path(source)) if is_ours(Path(source)) else None
-        if kept is not None or is_store(Path(source)):
-            settled = wanted.named or classes is not None or (kept is not None and label_type is not None)
-            if settled or (duplicates, layout, format) != ("keep", None, None):
-                raise DataError(
-                    f"{os.fspath(source)}: is a store or a run, whose columns, classes and duplicates were "
-                    "settled when it was written; leave these options out, or read the files anew"
-                )
-            tables = {"items": items, "annotators": annotators, "gold": gold}
-            if kept is not None:
-                return with_side_tables(kept, items, annotators, gold, ("item", "annotator"), True)
-            return _warned(open_annotations(source, **tables, label_type=label_type))
+        with suppress(ValueError):  # an invalid name is reported below
+            restore(source)
+        if Path(source).is_dir():
+            has_options = options.names_columns or classes is not None
+            has_options |= (duplicates, layout, format) != ("keep", None, None)
+            stored = _read_directory(Path(source), tables, label_type, has_options)
+            if stored is not None:
+                return stored
     if _is_export(source, format, layout, (annotator, label)):
-        from dissensus.importers import load_export
-
-        export = load_export(
-            source,
-            format=format,
-            question=question if question is not None else one_column(label),
-            keep_rejected=keep_rejected,
-            item_column=item,
-            annotator_column=one_column(annotator),
-            text_column=text_here,
-        )
-        settings: dict[str, Any] = {"items": export.items, "duplicates": duplicates, "notes": export.notes}
-        labels = Annotations.from_arrays(*export.labels.columns, classes=known, **settings)
-        labels = replace(labels, columns_read=export.columns)
+        labels = _read_export(source, format, options, question, keep_rejected)
     else:
         table = open_table(source, format, encoding=encoding)
-        labels = read_any(table, wanted, label_type, layout, separator)
+        labels = read_any(table, options, label_type, layout, separator)
     if ignore_case:
-        labels = without_case(labels, classes)
-    given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
-    word = guess_words(labels.columns_read, {role for role, name in given.items() if name is not None})
+        labels = merge_case(labels, classes)
+    chosen = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
+    note = guess_note(labels.columns_read, {role for role, name in chosen.items() if name is not None})
     if label_type == "multi":
         labels = as_sets(labels)
-    labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
+    labels = with_inferred_type(replace(labels, notes=(*labels.notes, *([note] if note else []))), label_type)
     names = labels.columns_read.get("item", "item"), labels.columns_read.get("annotator", "annotator")
-    labels = with_side_tables(labels, items, annotators, gold, names, classes is None, ignore_case)
+    labels = with_side_tables(
+        labels, **tables, id_columns=names, new_classes=classes is None, ignore_case=ignore_case
+    )
     if text_column is not None and items is not None:
         labels = labels.with_text_column(text_column)
     alike = [note for vocabulary in labels.vocabularies for note in lookalike_notes(vocabulary)]
-    return _warned(replace(labels, notes=(*labels.notes, *alike, *one_only(labels))))
+    return _with_warnings(replace(labels, notes=(*labels.notes, *alike, *single_value_notes(labels))))
 
 
-def _warned(labels: Annotations) -> Annotations:
-    """Labels, once their notes have been said where the user's own line called for them."""
+def _read_directory(
+    path: Path, tables: dict[str, Any], label_type: LabelType | None, has_options: bool
+) -> Annotations | None:
+    """Read the labels of a run or a store; None for any other directory."""
+    from dissensus.large.store import is_store, open_annotations
+
+    labels = provided("load_labels")(path) if is_result_directory(path) else None
+    if labels is None and not is_store(path):
+        return None
+    if has_options or (labels is not None and label_type is not None):
+        problem = "is a store or a run, whose columns, classes and duplicates were fixed when it was written"
+        raise DataError(f"{path}: {problem}; leave these options out, or read the original files")
+    if labels is not None:
+        return with_side_tables(labels, **tables, id_columns=("item", "annotator"), new_classes=True)
+    return _with_warnings(open_annotations(path, **tables, label_type=label_type))
+
+
+def _read_export(
+    path: Any, format: str | None, options: ReadOptions, question: str | None, keep_rejected: bool
+) -> Annotations:
+    """Read the labels of one question from a tool's export."""
+    from dissensus.importers import load_export
+
+    export = load_export(
+        path,
+        format=format,
+        question=question if question is not None else single_column(options.label),
+        keep_rejected=keep_rejected,
+        item_column=options.item,
+        annotator_column=single_column(options.annotator),
+        text_column=options.text,
+    )
+    labels = Annotations.from_arrays(
+        *export.labels.columns,
+        classes=options.classes,
+        items=export.items,
+        duplicates=options.duplicates,
+        notes=export.notes,
+    )
+    return replace(labels, columns_read=export.columns)
+
+
+def _with_warnings(labels: Annotations) -> Annotations:
+    """Issue the notes as warnings at the user's line, the first one outside the package."""
     package, level = str(Path(__file__).parents[1]), 2
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(package):
@@ -179,8 +207,8 @@ def _warned(labels: Annotations) -> Annotations:
 
 
 def _is_export(source: Any, format: str | None, layout: Layout | None, columns: tuple[Any, Any]) -> bool:
-    """Whether a tool wrote this: by the format named, else by its content; a file only if no column is."""
-    if not isinstance(source, str | os.PathLike) or format in TABLE_FORMATS:
+    """Return True for a tool's export: by its format, or by its content unless columns are named."""
+    if not isinstance(source, str | os.PathLike) or format in INPUT_FORMATS:
         return False
     from dissensus import importers
 

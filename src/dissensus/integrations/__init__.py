@@ -1,4 +1,1 @@
-"""Refined labels where people work already: PyTorch, scikit-learn, MLflow, Label Studio.
-
-Each package is imported when a function that needs it is called.
-"""
+"""Integrations with PyTorch, scikit-learn, MLflow and Label Studio, each imported when it is first used."""

@@ -1,7 +1,7 @@
-"""Judges beside humans: language models that label the same items as people do.
+"""Language models as judges: compared with humans who labelled the same items.
 
-``answers`` lays out what both said; ``comparison`` asks whether a judge may replace a human and how it
-differs from the human population, ``panel`` how many votes a panel of judges is, ``rates`` what the shares of
-the classes are where humans labelled few items. ``report`` puts it together. Who is a judge is found by
-``annotators/judge_detection``.
+``answers`` holds one label per annotator and item; ``comparison`` tests whether a judge may replace a human
+and how it differs from the human population; ``panel`` estimates how many independent votes a panel of judges
+is worth; ``rates`` corrects class shares if humans labelled few items; ``report`` combines the results.
+Judges are identified by ``annotators/judge_detection``.
 """

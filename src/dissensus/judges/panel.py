@@ -1,20 +1,20 @@
-"""How many votes is a panel of judges? Dependence among judges, given what humans say of the items.
+"""Effective votes of a panel of judges: their dependence given the human answers.
 
-Two judges may agree because both see what humans see, or because they err together; only the second makes
-one vote out of two. Let u_m be the distribution of humans' answers about item m, x_im the answer of judge i
-(a row with a single 1), and C(·, ·) covariances over items. What u explains of two judges' agreement is, at
-best linearly, tr C(x_i, u) C(u, u)⁻¹ C(u, x_j); the rest,
+Two judges may agree because both agree with humans, or because they err together; only the latter reduces two
+votes to one. Let u_m be the distribution of human answers to item m, x_im the one-hot answer of judge i, and
+C(·, ·) covariances over items. The part of two judges' agreement that is linearly explained by u is
+tr C(x_i, u) C(u, u)⁻¹ C(u, x_j); the rest,
 
     c_ij = tr [C(x_i, x_j) − C(x_i, u) C(u, u)⁻¹ C(u, x_j)],
 
-is 0 for judges that are independent given the item, and c_ii for two copies of one judge. u_m is not seen,
-but two humans of an item are two draws from it: C(u, u) is the covariance of different humans, C(x_i, u)
-that of a judge and a human. So few or careless humans do not make judges look dependent. With the
-correlations r_ij = c_ij / √(c_ii c_jj), the mean of k judges varies as much as that of
+is 0 for judges that are independent given the item, and c_ii for two copies of one judge. u_m is unobserved,
+but two humans of an item are two draws from it: C(u, u) is the covariance of different humans, C(x_i, u) that
+of a judge and a human. Few or careless humans therefore do not make judges look dependent. With the
+correlations r_ij = c_ij / √(c_ii c_jj), the mean of k judges has the variance of the mean of
 
     k² / Σ_ij r_ij
 
-independent ones (Kish's effective sample size). Its interval is the jackknife's, over groups of items.
+independent judges (Kish's effective sample size). Its interval is a jackknife over groups of items.
 """
 
 from __future__ import annotations
@@ -27,67 +27,67 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from dissensus.annotators.sentences import listed, quoted
-from dissensus.judges.answers import Answers
-from dissensus.numerics import Array
+from dissensus.judges.answers import JudgeAnswers
+from dissensus.numerics import Array, Indices
 
-N_PARTS = 20  # groups of items for the jackknife
-TOGETHER = 0.5  # correlation from which judges are said to err together
-LEAST_ITEMS = 50  # items that all judges of a panel answered
-NOISE = 2.0  # times what chance makes of a covariance
+JACKKNIFE_GROUPS = 20
+MIN_CORRELATION = 0.5  # of judges that err together
+MIN_PANEL_ITEMS = 50  # items answered by all judges
+MIN_SIGNAL_TO_NOISE = 2.0  # of an eigenvalue of C(u, u), relative to its chance level
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The dependence of judges."""
+    """Dependence of the judges."""
 
-    judges: NDArray[np.intp]  # codes
+    judges: Indices  # codes
     correlation: Array  # (k, k): r
     effective_votes: float
     low: float
     high: float
-    groups: list[list[int]]  # places of judges that err together, largest groups first; singles too
-    weights: Array  # (k,): what each judge should count, in sum 1
+    groups: list[list[int]]  # indices of judges that err together, largest group first; includes singletons
+    weights: Array  # (k,): vote of each judge; sums to 1
     n_items: int
 
     def in_words(self, names: Sequence[str]) -> str:
-        """How many votes the panel is, and who errs together."""
-        together = [group for group in self.groups if len(group) > 1]
-        groups = "; ".join(listed([quoted(names[place]) for place in group]) for group in together)
-        err = f" They err together: {groups}." if together else ""
-        worth = f"Together the {len(names)} judges are worth {self.effective_votes:.1f} independent votes"
-        if together or self.high < len(names):
-            said = "given what humans say of an item, they still agree with each other"
-            return f"{worth} (95\u00a0% interval {self.low:.1f} to {self.high:.1f}): {said}.{err}"
-        said = "as far as these labels show, they err independently"
-        return f"{worth} (at least {self.low:.1f}, at 95\u00a0%): {said}."
+        """Return the effective number of votes and the groups of judges that err together, as text."""
+        families = [group for group in self.groups if len(group) > 1]
+        votes = f"The {len(names)} judges are worth {self.effective_votes:.1f} independent votes"
+        if not families and self.high >= len(names):
+            dependence = "their errors show no dependence"
+            return f"{votes} (95\u00a0% lower bound {self.low:.1f}): {dependence}."
+        dependence = "they agree with each other more than the human labels explain"
+        text = f"{votes} (95\u00a0% interval {self.low:.1f} to {self.high:.1f}): {dependence}."
+        lists = "; ".join(listed([quoted(names[i]) for i in group]) for group in families)
+        return f"{text} Judges that err together: {lists}." if families else text
 
 
-def panel_of(answers: Answers) -> Panel | None:
-    """How judges depend on each other; None for fewer than two, or too few items.
+def judge_panel(answers: JudgeAnswers) -> Panel | None:
+    """Estimate the dependence of the judges; None for fewer than two judges or too few items.
 
-    An item counts if all judges and at least two humans answered it.
+    Only items answered by all judges and at least two humans count.
     """
     judges = answers.judges
-    given = np.column_stack([answers.answers_of(int(judge)) for judge in judges])
-    known = (given >= 0).all(axis=1) & (answers.human_counts.sum(axis=1) >= 2)
-    if len(judges) < 2 or known.sum() < LEAST_ITEMS:
+    table = np.column_stack([answers.answers_of(int(judge)) for judge in judges])
+    items = (table >= 0).all(axis=1) & (answers.human_counts.sum(axis=1) >= 2)
+    if len(judges) < 2 or items.sum() < MIN_PANEL_ITEMS:
         return None
-    moments = Moments.of(answers.human_counts[known], given[known])
+    moments = AnswerMoments.of(answers.human_counts[items], table[items])
     correlation = moments.summed().correlations()
-    k, estimate = len(judges), votes_of(correlation)
-    left_out = np.array([votes_of(moments.summed(b).correlations()) for b in range(N_PARTS)])
+    k, estimate = len(judges), effective_votes(correlation)
+    left_out = np.array([effective_votes(moments.summed(b).correlations()) for b in range(JACKKNIFE_GROUPS)])
     # jackknife: var = (B − 1)/B Σ_b (θ_b − mean)²
-    error = np.sqrt((N_PARTS - 1) / N_PARTS * ((left_out - left_out.mean()) ** 2).sum())
-    half = float(stdtrit(N_PARTS - 1, 0.975) * error)
-    # only now between 1 and k: cut in every part, they would all be k, and the interval of no width
+    error = np.sqrt((JACKKNIFE_GROUPS - 1) / JACKKNIFE_GROUPS * ((left_out - left_out.mean()) ** 2).sum())
+    half = float(stdtrit(JACKKNIFE_GROUPS - 1, 0.975) * error)
+    # clipped last: clipped in every group, all estimates could be k, with an interval of width 0
     votes, low, high = np.clip([estimate, estimate - half, estimate + half], 1.0, k).tolist()
-    groups, weights = grouped(correlation), vote_weights(correlation)
-    return Panel(judges, correlation, votes, low, high, groups, weights, int(known.sum()))
+    groups, weights = group_judges(correlation), vote_weights(correlation)
+    return Panel(judges, correlation, votes, low, high, groups, weights, int(items.sum()))
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
-    """Sums over items, by part of the items where there are several."""
+class AnswerMoments:
+    """Sums over items, or over each of several groups of items."""
 
     n: Array  # items
     human: Array  # (P,): Σ_m share of each answer among the item's humans
@@ -97,11 +97,11 @@ class Moments:
     agree: Array  # (k, k): Σ_m 1[x_im = x_jm]
 
     @classmethod
-    def of(cls, counts: NDArray[np.int64], given: NDArray[np.int32]) -> Moments:
-        """Of items' counts of human answers and judges' answers, in parts drawn once for all."""
-        part = np.random.default_rng(0).permutation(len(given)) % N_PARTS
+    def of(cls, counts: NDArray[np.int64], table: NDArray[np.int32]) -> AnswerMoments:
+        """Return sums of human counts (M, P) and judges' answers (M, k), by random groups of items."""
+        part = np.random.default_rng(0).permutation(len(table)) % JACKKNIFE_GROUPS
         sums = []
-        for c, g in ((counts[part == b], given[part == b]) for b in range(N_PARTS)):
+        for c, g in ((counts[part == b], table[part == b]) for b in range(JACKKNIFE_GROUPS)):
             (M, P), k, n = c.shape, g.shape[1], c.sum(axis=1)
             shares, x = c / n[:, None], np.eye(P)[g]
             scaled = c / (n * (n - 1))[:, None]
@@ -112,59 +112,59 @@ class Moments:
             sums.append((np.array(float(M)), shares.sum(axis=0), pairs, x.sum(axis=0), mixed, agree))
         return cls(*map(np.stack, zip(*sums, strict=True)))
 
-    def summed(self, left_out: int | None = None) -> Moments:
-        """All parts together, or all but one."""
-        parts = [getattr(self, name) for name in self.__dataclass_fields__]
-        return Moments(*(part.sum(axis=0) - (0.0 if left_out is None else part[left_out]) for part in parts))
+    def summed(self, left_out: int | None = None) -> AnswerMoments:
+        """Return the sums over all groups of items, or over all but one."""
+        parts = vars(self).values()
+        sums = [part.sum(axis=0) - (0.0 if left_out is None else part[left_out]) for part in parts]
+        return AnswerMoments(*sums)
 
     def correlations(self) -> Array:
-        """(k, k): r."""
+        """Return (k, k): r."""
         human, judge = self.human / self.n, self.judge / self.n
         spread = self.pairs / self.n - np.outer(human, human)  # C(u, u)
         shared = self.mixed / self.n - judge[:, :, None] * human  # (k, P, P): C(x_i, u)
-        # C(u, u)⁻¹ in the directions in which humans tell items apart more than chance would have it: two
-        # humans without anything in common have covariances of about √(p_a p_b / n) by chance
+        # pseudo-inverse of C(u, u): eigenvalues near the chance level √(p_a p_b / n) are dropped
         values, vectors = np.linalg.eigh((spread + spread.T) / 2)
-        kept = values > NOISE * np.sqrt((human * (1 - human)).max() * human.max() / self.n)
-        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-        seen = np.einsum("iap,pq,jaq->ij", shared, inverse, shared)
-        c = self.agree / self.n - judge @ judge.T - seen
-        own = np.maximum(np.diag(c), 1e-9)
-        r = np.clip(c / np.sqrt(own[:, None] * own[None, :]), -1.0, 1.0)
+        signal = values > MIN_SIGNAL_TO_NOISE * np.sqrt((human * (1 - human)).max() * human.max() / self.n)
+        inverse = (vectors[:, signal] / values[signal]) @ vectors[:, signal].T
+        explained = np.einsum("iap,pq,jaq->ij", shared, inverse, shared)
+        c = self.agree / self.n - judge @ judge.T - explained
+        variance = np.maximum(np.diag(c), 1e-9)
+        r = np.clip(c / np.sqrt(variance[:, None] * variance[None, :]), -1.0, 1.0)
         np.fill_diagonal(r, 1.0)
         return np.asarray(r)
 
 
-def votes_of(correlation: Array) -> float:
-    """k² / Σ_ij r_ij; above k where judges differ more than independent ones would."""
+def effective_votes(correlation: Array) -> float:
+    """Return k² / Σ_ij r_ij; above k for negatively dependent judges."""
     return float(len(correlation) ** 2 / max(correlation.sum(), 1e-9))
 
 
-def grouped(correlation: Array) -> list[list[int]]:
-    """Judges that err together: average linkage, joined while the mean correlation is at least 1/2."""
-    groups = [[place] for place in range(len(correlation))]
+def group_judges(correlation: Array) -> list[list[int]]:
+    """Group judges that err together: average linkage while the mean correlation is at least 1/2."""
+    groups = [[i] for i in range(len(correlation))]
     while len(groups) > 1:
         means = np.array([[correlation[np.ix_(g, h)].mean() for h in groups] for g in groups])
         np.fill_diagonal(means, -np.inf)
         first, second = sorted(np.unravel_index(int(means.argmax()), means.shape))
-        if means[first, second] < TOGETHER:
+        if means[first, second] < MIN_CORRELATION:
             break
         groups[first] = sorted(groups[first] + groups.pop(second))
     return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
 def vote_weights(correlation: Array) -> Array:
-    """(k,): 1 / Σ_j max(r_ij, 0), in sum 1: copies share one vote, independent judges have one each."""
+    """Return (k,): 1 / Σ_j max(r_ij, 0), normalised: copies of a judge share one vote."""
     weights = 1 / np.maximum(correlation, 0.0).sum(axis=1)
     return np.asarray(weights / weights.sum())
 
 
-def panel_vote(answers: Answers, panel: Panel) -> Array:
-    """(items, classes): the judges' vote in which a family of copies counts once; 0 where none answered."""
+def panel_vote(answers: JudgeAnswers, panel: Panel) -> Array:
+    """Return (items, classes): the weighted vote of the judges; 0 for items without their answers."""
     votes = np.zeros((answers.annotations.n_items, answers.annotations.n_classes))
     for judge, weight in zip(panel.judges, panel.weights, strict=True):
-        given = answers.answers_of(int(judge))
-        known = np.flatnonzero(given >= 0)
-        votes[known, given[known]] += weight
+        answer = answers.answers_of(int(judge))
+        items = np.flatnonzero(answer >= 0)
+        votes[items, answer[items]] += weight
     sums = votes.sum(axis=1, keepdims=True)
     return np.asarray(votes / np.where(sums > 0, sums, 1.0))

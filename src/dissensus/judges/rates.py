@@ -1,25 +1,26 @@
-"""Corrected rates: the share of a class among humans over all items, where humans labelled few of them.
+"""Corrected rates: the human share of a class over all items, if humans labelled only some of them.
 
 A judge labelled all items, humans some. Y_i is the share of the item's humans who answer the class (for
-ordered answers also the mean of their numbers), f_i what the judge says: 1 or 0 (or its number). Labelled
-items are those with both, n of them; N items have the judge alone.
+ordered answers also their mean value), f_i the judge's answer: 1 or 0 (or its value). n items are labelled by
+both, N by the judge alone.
 
 Prediction-powered inference with a tuned weight (PPI++; Angelopoulos, Duchi and Zrnic 2023):
 
     θ = λ mean_N(f) + mean_n(Y − λ f),   λ = cov_n(Y, f) / ((1 + n/N) var(f)) within [0, 1]
 
-It assumes that the labelled items are a random sample of all items, and nothing of the judge: a bad one gets
-λ near 0. Rogan and Gladen (1978), with sensitivity a = P(f = 1 | humans say the class) and the false alarms
-b = P(f = 1 | they do not), both from the labelled items, and q the judge's share over all items:
+It assumes that the labelled items are a random sample of all items, and nothing about the judge: a bad one
+gets λ near 0. The estimator of Rogan and Gladen (1978), with the sensitivity a = P(f = 1 | humans answer the
+class) and the false alarm rate b = P(f = 1 | they do not) from the labelled items, and q the judge's share
+over all items, is
 
     θ = (q − b) / (a − b)
 
-It assumes only that the judge errs on other items as it does on the labelled ones, which may be chosen by
-class; for that it is less exact. Its interval is Fieller's: every θ that a test of q = θ a + (1 − θ) b
-keeps.
+It assumes only that the judge's error rates are the same on labelled and other items, so that items may be
+selected by class; in return it is less precise. Its interval is Fieller's: all θ not rejected by a test of
+q = θ a + (1 − θ) b.
 
-The interval of PPI++ is as wide as the usual one, but its centre is moved for skewness (Johnson 1978):
-without it, shares near 0 or 1 would be missed on one side too often.
+The interval of PPI++ has the usual width, but its centre is shifted for skewness (Johnson 1978): without the
+shift, shares near 0 or 1 would be missed too often on one side.
 """
 
 from __future__ import annotations
@@ -30,23 +31,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dissensus.judges.answers import Answers
+from dissensus.judges.answers import JudgeAnswers
 from dissensus.labels.annotations import Annotations
-from dissensus.numerics import Array
+from dissensus.numerics import Array, Mask
 from dissensus.params import real
 
-LEAST_ITEMS = 50  # items with labels of humans and the judge, at least
-LEAST_OF_CLASS = 10  # labelled items' worth of the class, and of all others, at least
-MEAN = "mean"  # the "class" of the mean of ordered answers
-LEVELS = {"level": real(0.5, 0.999)}
+MIN_RATE_ITEMS = 50  # items labelled by humans and the judge
+MIN_CLASS_ITEMS = 10  # labelled items of the class, and of the other classes
+MEAN_CLASS = "mean"  # class name in the row of the mean of ordered answers
+LEVEL_RULES = {"level": real(0.5, 0.999)}
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A share (or mean) and its interval; not a number where it is refused, with the reason."""
+    """A share (or mean) and its interval; NaN if it is refused, with the reason."""
 
     value: float
     low: float
@@ -55,13 +55,13 @@ class Estimate:
 
     @property
     def width(self) -> float:
-        """From end to end."""
+        """Width of the interval."""
         return self.high - self.low
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The share of one class in one group of items, from one judge's labels and some of humans."""
+    """Share of one class in one group of items, from a judge's labels and some human labels."""
 
     judge: str
     group: str  # "" for all items
@@ -72,43 +72,41 @@ class Rate:
     rogan_gladen: Estimate
     ppi: Estimate
     tuning: float  # λ
-    judge_share: float  # uncorrected
-    items_to_halve: float  # more items for humans to label until PPI++'s interval is half as wide
+    judge_share: float  # uncorrected share
+    items_to_halve: float  # further items for humans to label until PPI++'s interval is half as wide
 
     def as_row(self) -> dict[str, Any]:
-        """Plain values for a table."""
+        """Return the rate as one row of plain values."""
         row: dict[str, Any] = {"judge": self.judge, "group": self.group, "class": self.class_name}
         row |= {name: getattr(self, name) for name in ("n_human_items", "n_items", "judge_share")}
         for name in ("humans_alone", "rogan_gladen", "ppi"):
-            found: Estimate = getattr(self, name)
-            row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+            estimate: Estimate = getattr(self, name)
+            row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         reasons = {self.ppi.refused: 0, self.rogan_gladen.refused: 0}
         refused = "; ".join(reason for reason in reasons if reason)
         return row | {"tuning": self.tuning, "items_to_halve": self.items_to_halve, "refused": refused}
 
 
-def rates_of(answers: Answers, judge: int, by: str | None = None, level: float = 0.95) -> Iterator[Rate]:
-    """Every class's share (and, for ordered answers, the mean), over all items and by an item column."""
-    given = answers.answers_of(judge)
-    counts = answers.human_counts
+def class_rates(answers: JudgeAnswers, judge: int, by: str | None, level: float) -> Iterator[Rate]:
+    """Yield the share of every class (and the mean of ordered answers), over all items and by a column."""
+    answer, counts = answers.answers_of(judge), answers.human_counts
     n_humans = counts.sum(axis=1)
     for group, members in item_groups(answers.annotations, by):
-        labelled = np.flatnonzero(members & (given >= 0) & (n_humans > 0))
-        others = np.flatnonzero(members & (given >= 0) & (n_humans == 0))
+        labelled = np.flatnonzero(members & (answer >= 0) & (n_humans > 0))
+        others = np.flatnonzero(members & (answer >= 0) & (n_humans == 0))
         shares = counts[labelled] / n_humans[labelled, None]
         name = str(answers.annotations.annotators[judge])
         classes = () if answers.annotations.label_type == "numeric" else answers.annotations.classes
         for p, class_name in enumerate(classes):
-            f, F = (given[labelled] == p).astype(np.float64), (given[others] == p).astype(np.float64)
+            f, F = (answer[labelled] == p).astype(np.float64), (answer[others] == p).astype(np.float64)
             yield rate(name, group, str(class_name), shares[:, p], f, F, level, is_share=True)
         if answers.values is not None:
-            numbers, v = answers.values, given
-            Y = shares @ numbers
-            yield rate(name, group, MEAN, Y, numbers[v[labelled]], numbers[v[others]], level, is_share=False)
+            f, F = answers.values[answer[labelled]], answers.values[answer[others]]
+            yield rate(name, group, MEAN_CLASS, shares @ answers.values, f, F, level, is_share=False)
 
 
-def item_groups(annotations: Annotations, by: str | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """All items, then those of every value of a column of the item table."""
+def item_groups(annotations: Annotations, by: str | None) -> Iterator[tuple[str, Mask]]:
+    """Yield all items, then those of every value of a column of the item table."""
     yield "", np.ones(annotations.n_items, dtype=bool)
     if by is not None:
         values = np.array(["" if v is None else str(v) for v in annotations.item_column(by)], dtype=object)
@@ -119,46 +117,46 @@ def item_groups(annotations: Annotations, by: str | None) -> Iterator[tuple[str,
 def rate(
     judge: str, group: str, class_name: str, Y: Array, f: Array, F: Array, level: float, *, is_share: bool
 ) -> Rate:
-    """Both corrections of one share, and that of the labelled items alone."""
+    """Return both corrections of one share, and the share among the labelled items."""
     n, N = len(Y), len(F)
-    reason = too_few(Y, F, is_share)
-    nothing = Estimate(math.nan, math.nan, math.nan, reason)
-    humans, found, tuning = nothing, nothing, math.nan
-    correction = Estimate(math.nan, math.nan, math.nan, reason if is_share else "it is for shares alone")
+    reason = refusal(Y, F, is_share)
+    humans = ppi = Estimate(math.nan, math.nan, math.nan, reason)
+    tuning = math.nan
+    correction = Estimate(math.nan, math.nan, math.nan, reason if is_share else "defined for shares only")
     if not reason:
         humans, _ = prediction_powered(Y, np.zeros(n), np.zeros(0), level)
-        found, tuning = prediction_powered(Y, f, F, level)
+        ppi, tuning = prediction_powered(Y, f, F, level)
         correction = rogan_gladen(Y, f, F, level) if is_share else correction
     bounds = (0.0, 1.0) if is_share else (-math.inf, math.inf)
 
-    def clipped(one: Estimate) -> Estimate:
-        value, low, high = np.clip([one.value, one.low, one.high], *bounds).tolist()
-        return Estimate(value, low, high, one.refused)
+    def clipped(estimate: Estimate) -> Estimate:
+        value, low, high = np.clip([estimate.value, estimate.low, estimate.high], *bounds).tolist()
+        return Estimate(value, low, high, estimate.refused)
 
-    both = np.concatenate([f, F])
+    all_answers = np.concatenate([f, F])
     return Rate(
-        judge, group, class_name, n, n + N, clipped(humans), clipped(correction), clipped(found), tuning,
-        float(both.mean()) if len(both) else math.nan,
+        judge, group, class_name, n, n + N, clipped(humans), clipped(correction), clipped(ppi), tuning,
+        float(all_answers.mean()) if len(all_answers) else math.nan,
         math.nan if reason else items_to_halve(Y, f, F, tuning),
     )  # fmt: skip
 
 
-def too_few(Y: Array, F: Array, is_share: bool) -> str:
-    """Why there is no interval, and how many items labelled by humans there should be; "" where enough."""
-    n, of_class = len(Y), float(Y.sum()) if is_share else math.inf
-    least = min(of_class, n - of_class) if is_share else math.inf
-    if n >= LEAST_ITEMS and least >= LEAST_OF_CLASS:
+def refusal(Y: Array, F: Array, is_share: bool) -> str:
+    """Return the reason for no interval, with the number of items needed; "" if there are enough."""
+    n = len(Y)
+    least = min(float(Y.sum()), n - float(Y.sum())) if is_share else math.inf
+    if n >= MIN_RATE_ITEMS and least >= MIN_CLASS_ITEMS:
         return ""
-    # so many that the rarer side is expected to be there ten times; half an item where it was never seen
-    needed = LEAST_ITEMS
+    # enough for ten expected items of the rarer side, which counts as half an item if it was never seen
+    needed = MIN_RATE_ITEMS
     if is_share and n:
-        needed = max(needed, math.ceil(LEAST_OF_CLASS * n / max(least, 0.5)))
-    at_most = f", of {n + len(F):,}" if needed > n + len(F) else ""
-    return f"{n:,} items have labels of humans, and about {needed:,} are needed{at_most}"
+        needed = max(needed, math.ceil(MIN_CLASS_ITEMS * n / max(least, 0.5)))
+    total = f" (there are {n + len(F):,} in all)" if needed > n + len(F) else ""
+    return f"{n:,} items have human labels; about {needed:,} are needed{total}"
 
 
 def prediction_powered(Y: Array, f: Array, F: Array, level: float) -> tuple[Estimate, float]:
-    """PPI++ of a mean, and its weight λ; without further items, the mean of Y."""
+    """Return the PPI++ estimate of a mean and its weight λ; without further items, the mean of Y."""
     n, N = len(Y), len(F)
     # λ = cov_n(Y, f) / ((1 + n/N) var(f)), within [0, 1]; 0 without further items
     tuning, spread = 0.0, np.concatenate([f, F]).var(ddof=1) if n + N > 1 else 0.0
@@ -168,23 +166,23 @@ def prediction_powered(Y: Array, f: Array, F: Array, level: float) -> tuple[Esti
     rest = Y - tuning * f
     value = float(rest.mean()) + (tuning * float(F.mean()) if N else 0.0)
     # var θ = var_n(Y − λ f) / n + λ² var_N(f) / N
-    centred, far = rest - rest.mean(), tuning * (F - F.mean()) if N else F
-    variance = (centred**2).sum() / (n - 1) / n + ((far**2).sum() / max(N - 1, 1) / N if N else 0.0)
+    centred, others = rest - rest.mean(), tuning * (F - F.mean()) if N else F
+    variance = (centred**2).sum() / (n - 1) / n + ((others**2).sum() / max(N - 1, 1) / N if N else 0.0)
     z = float(stdtrit(n - 1, (1 + level) / 2))
     half = z * math.sqrt(variance)
-    # Johnson's shift: (1 + 2 z²) μ₃ / (6 σ²), μ₃ and σ² being those of θ
-    third = (centred**3).sum() / n**3 + ((far**3).sum() / N**3 if N else 0.0)
+    # Johnson's shift: (1 + 2 z²) μ₃ / (6 σ²), with μ₃ and σ² of θ
+    third = (centred**3).sum() / n**3 + ((others**3).sum() / N**3 if N else 0.0)
     shift = (1 + 2 * z**2) * third / (6 * variance) if variance > 0 else 0.0
     return Estimate(value, min(value, value + shift - half), max(value, value + shift + half)), tuning
 
 
 def rogan_gladen(Y: Array, f: Array, F: Array, level: float) -> Estimate:
-    """The corrected share with Fieller's interval, or why there is none."""
+    """Return the corrected share with Fieller's interval, or the reason for none."""
     n, T = len(Y), len(Y) + len(F)
     of_class, other = Y.sum(), (1 - Y).sum()
     q = (f.sum() + F.sum()) / T
     a, b = (Y * f).sum() / of_class, ((1 - Y) * f).sum() / other
-    # what each labelled item adds to q − b, and to b − a: linear terms of their errors
+    # linearised: contributions of each labelled item to the errors of q − b and b − a
     alarm = (1 - Y) * (f - b) / other
     constant, slope = (f - q) / T - alarm, alarm - Y * (f - a) / of_class
     cc = (constant**2).sum() + ((F - q) ** 2).sum() / T**2
@@ -193,22 +191,22 @@ def rogan_gladen(Y: Array, f: Array, F: Array, level: float) -> Estimate:
     # all θ with (q − b − θ (a − b))² ≤ z² (cc + 2 θ cs + θ² ss): between the roots of a quadratic
     A, B, C = (a - b) ** 2 - z2 * ss, (q - b) * (a - b) + z2 * cs, (q - b) ** 2 - z2 * cc
     if a <= b or A <= 0:
-        words = "the judge tells the class from others too seldom to be corrected by its errors"
+        words = "the judge distinguishes the class too poorly for a correction by its error rates"
         return Estimate(math.nan, math.nan, math.nan, words)
     root = math.sqrt(max(B * B - A * C, 0.0))
     return Estimate(float((q - b) / (a - b)), (B - root) / A, (B + root) / A)
 
 
 def items_to_halve(Y: Array, f: Array, F: Array, tuning: float) -> float:
-    """More items labelled by humans until the interval of PPI++ is half as wide, by its variance formula.
+    """Return the further human-labelled items that halve the interval of PPI++, by its variance formula.
 
-    ∞ where labels on all items that there are would not do it.
+    ∞ if labels on all items would not suffice.
     """
     n, N = len(Y), len(F)
-    labelled, far = (Y - tuning * f).var(ddof=1), tuning**2 * F.var(ddof=1) if N > 1 else 0.0
-    now = labelled / n + (far / N if N else 0.0)
+    labelled, others = (Y - tuning * f).var(ddof=1), tuning**2 * F.var(ddof=1) if N > 1 else 0.0
+    now = labelled / n + (others / N if N else 0.0)
     for m in np.unique(np.geomspace(n + 1, n + N, 200).astype(int)) if N else []:
         left = n + N - m
-        if labelled / m + (far / left if left else 0.0) <= now / 4:
+        if labelled / m + (others / left if left else 0.0) <= now / 4:
             return float(m - n)
     return math.inf

@@ -1,4 +1,4 @@
-"""Everything about judges beside humans in one report."""
+"""Report on judges: replacement test, differences from humans, panel and corrected rates."""
 
 from __future__ import annotations
 
@@ -10,67 +10,68 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators.judge_detection import find_judges
+from dissensus.annotators.sentences import count
 from dissensus.judges import comparison
-from dissensus.judges.answers import Answers
+from dissensus.judges.answers import JudgeAnswers
 from dissensus.judges.comparison import MIN_ITEMS, Difference, Replacement, Z
-from dissensus.judges.panel import Panel, panel_of, panel_vote
-from dissensus.judges.rates import LEVELS, Rate, rates_of
-from dissensus.labels.display import Shown, make_frame
+from dissensus.judges.panel import Panel, judge_panel, panel_vote
+from dissensus.judges.rates import LEVEL_RULES, Rate, class_rates
+from dissensus.labels import as_annotations
+from dissensus.labels.display import TableResult, make_frame
 from dissensus.labels.kinds import LabelType
-from dissensus.labels.sources import as_annotations
 from dissensus.models import build_model
 from dissensus.models.base import Model
 from dissensus.params import check_rules, integer, real
 
-MODEL = "fmm"  # of humans alone: a mixture over items takes a second where a sampled model takes minutes
-ROUGHLY = {"tol": 1e-4}  # a difference of the last digits decides nothing here
-MOST_ITEMS = 20  # items shown where a judge is most surely wrong
-_RULES = {"epsilon": real(0.0, 1.0), "n_items": integer(0), **LEVELS}
+HUMAN_MODEL = "fmm"  # fitted to the humans: a mixture takes a second, a sampled model minutes
+HUMAN_MODEL_SETTINGS = {"tol": 1e-4}  # last digits do not matter here
+MAX_WRONG_ITEMS = 20  # items listed per judge
+JUDGE_RULES = {"epsilon": real(0.0, 1.0), "n_items": integer(0), **LEVEL_RULES}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JudgeReport(Shown):
-    """What one table of labels says about its judges.
+class JudgeReport(TableResult):
+    """Comparison of the judges among the annotators with the humans.
 
     Attributes
     ----------
     answers
-        The labels of humans and judges.
+        Labels of humans and judges.
     found_by
-        How judges were told from humans.
+        How the judges were identified.
     epsilon
-        The advantage in cost that a judge is granted.
+        Bonus of a judge for its lower cost.
     replacements
-        For each judge, the test whether it may replace a human.
+        Test whether the judge may replace a human, for each judge.
     differences
-        For each judge, how it differs from humans.
+        Difference from the humans, for each judge.
     panel
-        The judges taken together; None where there is one.
+        Dependence of the judges; None for a single judge.
     rates
-        Shares of classes, corrected by the humans' labels.
+        Shares of the classes, corrected by the human labels.
     model
-        The model fitted to humans alone; None without humans, and for numbers.
+        Model fitted to the humans; None without humans, and for numbers.
     n_items
-        Items that are listed for each judge.
+        Maximum number of items listed for each judge.
     notes
-        What the user should know.
+        Remarks for the user.
     """
 
-    answers: Answers
-    found_by: str  # how judges were told from humans
+    answers: JudgeAnswers
+    found_by: str
     epsilon: float
     replacements: list[Replacement]
     differences: list[Difference]
     panel: Panel | None
     rates: list[Rate]
-    model: Model | None  # fitted to humans alone; None without humans, and for numbers
-    n_items: int = MOST_ITEMS
+    model: Model | None
+    n_items: int = MAX_WRONG_ITEMS
     notes: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         passed = sum(test.passed for test in self.replacements)
-        humans = f"{self.n_humans:,} human{'s' * (self.n_humans != 1)}"
-        return f"JudgeReport({len(self.judges)} judges beside {humans}, {passed} may replace a human)"
+        judges, humans = count(len(self.judges), "judge"), count(self.n_humans, "human")
+        return f"JudgeReport({judges}, {humans}; {passed} may replace a human)"
 
     @property
     def judges(self) -> list[str]:
@@ -79,68 +80,64 @@ class JudgeReport(Shown):
 
     @property
     def n_humans(self) -> int:
-        """Humans who gave a label."""
+        """Number of humans with labels."""
         return len(np.unique(self.answers.annotator[self.answers.human_rows]))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each judge."""
+        """Return one row per judge."""
         agreement, panel, rows = judge_agreement(self.answers), self.panel, []
-        for place, (test, apart) in enumerate(zip(self.replacements, self.differences, strict=True)):
+        for i, (test, difference) in enumerate(zip(self.replacements, self.differences, strict=True)):
             low, high = test.interval()
-            group = [place in members for members in panel.groups].index(True) + 1 if panel else 0
-            row = {
-                "judge": self.judges[place],
-                "n_labels": int((self.answers.annotator == test.judge).sum()),
-                **{name: getattr(test, name) for name in ("winning_rate", "advantage", "passed")},
-                "n_humans": len(test.humans),
-                **{name: getattr(test, name) for name in ("n_humans_left_out", "labels_needed")},
-                "pooled_difference": test.pooled_difference,
-                "pooled_low": low,
-                "pooled_high": high,
-                **{name: getattr(test, name) for name in ("pooled_p", "pooled_passed")},
-                **{name: getattr(apart, name) for name in ("disagreement", "human_disagreement", "excess")},
-                "excess_low": apart.excess - Z * apart.excess_error,
-                "excess_high": apart.excess + Z * apart.excess_error,
-                **{name: getattr(apart, name) for name in ("bias_of", "bias", "bias_error")},
-                "agreement_with_judges": agreement[place],
-                "group": group,
-                "vote_weight": float(panel.weights[place]) if panel else math.nan,
-            }
+            half = Z * difference.excess_error
+            row = {"judge": self.judges[i], "n_labels": int((self.answers.annotator == test.judge).sum())}
+            row |= fields_of(test, "winning_rate", "advantage", "passed") | {"n_humans": len(test.humans)}
+            row |= fields_of(test, "n_humans_left_out", "labels_needed", "pooled_difference")
+            row |= {"pooled_low": low, "pooled_high": high} | fields_of(test, "pooled_p", "pooled_passed")
+            row |= fields_of(difference, "disagreement", "human_disagreement", "excess")
+            row |= {"excess_low": difference.excess - half, "excess_high": difference.excess + half}
+            row |= fields_of(difference, "bias_of", "bias", "bias_error")
+            row |= {"agreement_with_judges": agreement[i], "group": 0, "vote_weight": math.nan}
+            if panel is not None:
+                row["group"] = [i in members for members in panel.groups].index(True) + 1
+                row["vote_weight"] = float(panel.weights[i])
             rows.append(row)
         return rows
 
     def to_frame(self) -> Any:
-        """One row for each judge: ``judge``, ``winning_rate``, ``advantage``, and more."""
+        """Return one row per judge: ``judge``, ``winning_rate``, ``advantage``, and more."""
         return self._frame(self.rows())
 
-    def confusion_frame(self) -> Any:
-        """One row for every judge and two classes: what humans say, what the judge says, how often."""
-        return self._frame(self._confusion())
-
-    def _confusion(self) -> list[dict[str, Any]]:
+    def confusion_rows(self) -> list[dict[str, Any]]:
+        """Return one row per judge, human answer and judge's answer, with shares and intervals."""
         if self.model is None:
             return []
-        return [row for apart in self.differences for row in comparison.confusion_rows(self.answers, apart)]
+        return [row for part in self.differences for row in comparison.confusion_rows(self.answers, part)]
+
+    def confusion_frame(self) -> Any:
+        """Return ``confusion_rows`` as a data frame."""
+        return self._frame(self.confusion_rows())
 
     def rates_frame(self) -> Any:
-        """One row for every judge, group of items and class: its share among humans over all items."""
+        """Return one row per judge, group of items and class: its share among humans over all items."""
         return self._frame([rate.as_row() for rate in self.rates])
 
     def wrong_items(self) -> list[dict[str, Any]]:
-        """Of every judge the items where it is most surely wrong, surest first."""
+        """Return the items with the fewest humans expected to agree with the judge, for every judge."""
         if self.model is None:
             return []
-        known = self.model.intervals()
-        shares = self.model.label_distributions_, None if known is None else known.high
-        lists = [comparison.wrong_items(self.answers, one, *shares, self.n_items) for one in self.differences]
-        return [row for rows in lists for row in rows]
+        intervals = self.model.intervals()
+        shares = self.model.label_distributions_, None if intervals is None else intervals.high
+        rows = list[dict[str, Any]]()
+        for part in self.differences:
+            rows += comparison.wrong_items(self.answers, part, *shares, self.n_items)
+        return rows
 
     def items_frame(self) -> Any:
-        """The same as a table."""
+        """Return ``wrong_items`` as a data frame."""
         return self._frame(self.wrong_items())
 
     def panel_vote(self) -> Any:
-        """(items, classes): the judges' vote in which judges that err together share their votes."""
+        """Return (items, classes): the judges' vote, in which judges that err together share their votes."""
         return None if self.panel is None else panel_vote(self.answers, self.panel)
 
     def _frame(self, rows: list[dict[str, Any]]) -> Any:
@@ -148,29 +145,19 @@ class JudgeReport(Shown):
         return make_frame(columns, self.answers.annotations.frame_kind)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values."""
-        panel = self.panel
-        return {
-            "found_by": self.found_by,
-            "epsilon": self.epsilon,
-            "label_type": self.answers.annotations.label_type,
-            "n_humans": self.n_humans,
-            "min_items": MIN_ITEMS,
-            "notes": list(self.notes),
-            "judges": self.rows(),
-            "panel": None
-            if panel is None
-            else {
-                "n_judges": len(panel.judges),
-                **{name: getattr(panel, name) for name in ("n_items", "effective_votes", "low", "high")},
-                "groups": [[self.judges[place] for place in group] for group in panel.groups],
-                "correlation": panel.correlation.tolist(),
-                "weights": panel.weights.tolist(),
-            },
-            "confusion": self._confusion(),
-            "rates": [rate.as_row() for rate in self.rates],
-            "wrong_items": self.wrong_items(),
-        }
+        """Return everything as plain values."""
+        panel: dict[str, Any] | None = None
+        if self.panel is not None:
+            panel = {"n_judges": len(self.panel.judges)}
+            panel |= fields_of(self.panel, "n_items", "effective_votes", "low", "high")
+            panel["groups"] = [[self.judges[i] for i in group] for group in self.panel.groups]
+            panel["correlation"] = self.panel.correlation.tolist()
+            panel["weights"] = self.panel.weights.tolist()
+        summary = fields_of(self, "found_by", "epsilon", "n_humans") | {"min_items": MIN_ITEMS}
+        summary |= {"label_type": self.answers.annotations.label_type, "notes": list(self.notes)}
+        rates, wrong = [rate.as_row() for rate in self.rates], self.wrong_items()
+        tables = {"confusion": self.confusion_rows(), "rates": rates, "wrong_items": wrong}
+        return summary | {"judges": self.rows(), "panel": panel} | tables
 
 
 def judge_report(
@@ -182,72 +169,72 @@ def judge_report(
     by: str | None = None,
     model: Model | str | None = None,
     level: float = 0.95,
-    n_items: int = MOST_ITEMS,
+    n_items: int = MAX_WRONG_ITEMS,
 ) -> JudgeReport:
-    """Judges beside humans: may one replace a human, how does it differ, how many votes is the panel worth?
-
-    ``judges`` says who is one: a column of the annotator table, ``"column=value"``, a pattern of ids, or
-    ids; the rest are humans. Without it the column ``kind`` does (human or llm), or the annotators' names.
-    ``epsilon`` is the advantage in cost that a judge is granted: 0.2 beside experts, 0.15 beside skilled
-    annotators, 0.1 beside a crowd. ``label_type`` is nominal, ordinal or numeric. ``by`` is a column of the
-    item table: rates are given for each of its values too. ``model`` is fitted to the humans alone (a
-    mixture over items if not given; ``"hpgm"`` takes longer and knows how sure it is). ``level`` is that of
-    rates' intervals.
+    """Compare judges with humans: may one replace a human, how do they differ, how many votes are they worth?
 
     Parameters
     ----------
     labels
         Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     judges
-        Who is a judge: see above.
+        Judges: a column of the annotator table, ``"column=value"``, a pattern of ids, or ids; all others are
+        humans. None: the column ``kind`` (human or llm), or else names of models.
     epsilon
-        The advantage in cost that a judge is granted.
+        Bonus of a judge for its lower cost: 0.2 if the humans are experts, 0.15 for skilled annotators, 0.1
+        for a crowd.
     label_type
         ``"nominal"``, ``"ordinal"`` or ``"numeric"``; None takes that of the labels.
     by
-        A column of the item table, for rates by its values.
+        A column of the item table; rates are also estimated for each of its values.
     model
-        What is fitted to the humans alone: a model, its name, or None.
+        Model fitted to the humans, or its name; None: a mixture over items. ``"hpgm"`` takes longer and has
+        intervals.
     level
         Level of the rates' intervals.
     n_items
-        Items that the report lists for each judge, at most.
+        Maximum number of items listed for each judge.
     """
-    check_rules("judge_report", _RULES, epsilon=epsilon, level=level, n_items=n_items)
-    known = as_annotations(labels)
-    is_judge, found_by = find_judges(known, judges)
-    answers = Answers.of(known, is_judge, label_type)
-    # a model of the humans; none without humans, and for numbers, which have no classes to confuse
+    check_rules("judge_report", JUDGE_RULES, epsilon=epsilon, level=level, n_items=n_items)
+    annotations = as_annotations(labels)
+    is_judge, found_by = find_judges(annotations, judges)
+    answers = JudgeAnswers.of(annotations, is_judge, label_type)
+    # no model without humans, and for numbers, which have no classes
     fitted: Model | None = None
     if answers.humans.n_labels and answers.annotations.label_type != "numeric":
-        settings = ROUGHLY if model in (None, MODEL) else {}
-        chosen = model if isinstance(model, Model) else build_model(model or MODEL, settings)
+        settings = HUMAN_MODEL_SETTINGS if model in (None, HUMAN_MODEL) else {}
+        chosen = model if isinstance(model, Model) else build_model(model or HUMAN_MODEL, settings)
         fitted = chosen.fit(answers.humans)
     notes = []
     if not answers.humans.n_labels:
-        notes.append("no human gave a label: only how far judges agree with each other can be said")
+        notes.append("there are no human labels: only the agreement among judges is reported")
     elif (answers.human_counts.sum(axis=1) < 2).all():
-        notes.append("no item has labels of two humans, which the test and the panel's votes need")
+        notes.append("no item has labels of two humans, which the test and the panel need")
     if answers.n_repeats:
         notes.append(f"{answers.n_repeats:,} repeated labels: an annotator's most frequent one counts")
-    each = [int(judge) for judge in answers.judges]
+    codes = [int(judge) for judge in answers.judges]
     return JudgeReport(
         answers, found_by, epsilon,
-        [comparison.may_replace(answers, judge, epsilon) for judge in each],
-        [comparison.difference_of(answers, judge) for judge in each],
-        panel_of(answers),
-        [rate for judge in each for rate in rates_of(answers, judge, by, level)],
+        [comparison.replacement_test(answers, judge, epsilon) for judge in codes],
+        [comparison.judge_difference(answers, judge) for judge in codes],
+        judge_panel(answers),
+        [rate for judge in codes for rate in class_rates(answers, judge, by, level)],
         fitted, n_items, notes,
     )  # fmt: skip
 
 
-def judge_agreement(answers: Answers) -> list[float]:
-    """Of each judge, how often another judge of the item answers alike; not a number for a single judge."""
-    given = np.column_stack([answers.answers_of(int(judge)) for judge in answers.judges])
-    k, result = given.shape[1], []
+def fields_of(source: Any, *names: str) -> dict[str, Any]:
+    """Return attributes by name."""
+    return {name: getattr(source, name) for name in names}
+
+
+def judge_agreement(answers: JudgeAnswers) -> list[float]:
+    """Return, for each judge, the share of the other judges' answers that equal its own."""
+    table = np.column_stack([answers.answers_of(int(judge)) for judge in answers.judges])
+    k, shares = table.shape[1], []
     for i in range(k):
         others = [j for j in range(k) if j != i]
-        both = (given[:, [i]] >= 0) & (given[:, others] >= 0)
-        same = both & (given[:, [i]] == given[:, others])
-        result.append(float(same.sum() / both.sum()) if both.sum() else math.nan)
-    return result
+        both = (table[:, [i]] >= 0) & (table[:, others] >= 0)
+        same = both & (table[:, [i]] == table[:, others])
+        shares.append(float(same.sum() / both.sum()) if both.sum() else math.nan)
+    return shares

@@ -1,8 +1,8 @@
-"""The one data structure: who gave which item which label.
+"""``Annotations``, the data structure of labels: which annotator gave which item which label.
 
-A label row is a triple (item, annotator, label) of integer codes; three vocabularies turn codes back into
-the ids and classes the user knows. Rows are kept in one canonical order (by item, annotator, label), so the
-order of the input never reaches a model. Everything is checked here, once; models and kernels trust it.
+A label row is a triple (item, annotator, label) of integer codes; three vocabularies map codes to the user's
+ids and classes. Rows are in canonical order (by item, annotator, label), so that results do not depend on the
+order of the input. All checks are made here, once; models and kernels rely on them.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, setting
-from dissensus.labels.display import Shown
-from dissensus.labels.kinds import LabelType, check_label_type, refuse_wrong_kind
+from dissensus.labels.display import TableResult
+from dissensus.labels.kinds import LabelType, check_label_type, check_labels
 from dissensus.labels.rows import (
     DUPLICATE_POLICIES,
     Duplicates,
-    aligned,
-    checked_counts,
-    checked_ids,
-    column_of,
-    counted,
+    align_table,
+    check_counts,
+    check_ids,
+    count_notes,
     gold_labels,
     repeats_note,
-    resolved_rows,
+    resolve_duplicates,
     side_table,
-    unused_notes,
+    table_column,
+    unused_class_notes,
     with_rows,
 )
 from dissensus.labels.vocabulary import (
     Codes,
-    Place,
+    Locate,
     Vocabulary,
+    arrow_indices,
     encode,
     numbers_of,
     ordered_vocabulary,
-    places,
     quoted,
 )
 from dissensus.numerics import pointers, tally
 
-PIECE = 1 << 18  # labels, about, that are counted at a time
-PRIOR_STRENGTHS = np.geomspace(0.1, 300, 33)  # labels that the crowd's shares may be worth
-UNKNOWN_PRIOR_STRENGTH = 1.5  # labels, where no item has two of them, so that nothing tells
-ITEMS_LOOKED_AT = 1_000  # for the strength of the prior
+LABELS_PER_CHUNK = 1 << 18  # approximate; chunks end between items
+PRIOR_STRENGTHS = np.geomspace(0.1, 300, 33)  # grid of prior weights, in labels
+DEFAULT_PRIOR_STRENGTH = 1.5  # where no item has two labels to learn it from
+MAX_PRIOR_ITEMS = 1_000  # items used to learn the prior strength
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Annotations(Shown):
-    """Labels by identified annotators: frozen, integer-coded, columnar, sorted by item.
+class Annotations(TableResult):
+    """Labels by annotators: immutable, integer-coded, columnar, sorted by item.
 
     Build it with :func:`dissensus.read_annotations`, :meth:`from_arrays` or :meth:`from_counts`.
 
@@ -76,41 +76,41 @@ class Annotations(Shown):
     class_vocabulary
         Class names by code.
     item_table
-        What is known about items, one row each in the order of the codes; None if there is no table.
+        Side table of items, one row each in the order of the codes; None if there is none.
     annotator_table
-        The same for annotators.
+        Side table of annotators, likewise.
     gold
-        (items,): code of the right class, −1 where it is not known; None if there are no gold labels.
+        (items,): code of the true class, −1 where unknown; None if there are no gold labels.
     anonymous
-        Whether the source named no annotators (class counts).
+        True if the source did not name annotators (class counts).
     frame_kind
-        The kind of data frame that results come in.
+        Kind of data frame in which results are returned.
     notes
-        What the user should know about how the labels were read.
+        Remarks for the user on how the labels were read.
     label_type
-        What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise.
+        Type of the labels: nominal, ordinal, numeric, multi or pairwise.
     columns_read
-        By role (item, annotator, label), the name of the column that was read.
+        Name of the column that was read, by role (item, annotator, label).
     """
 
-    item: Codes  # (labels,) code of the item of each label row
-    annotator: Codes  # (labels,)
-    label: Codes  # (labels,)
+    item: Codes
+    annotator: Codes
+    label: Codes
     item_vocabulary: Vocabulary
     annotator_vocabulary: Vocabulary
     class_vocabulary: Vocabulary
-    item_table: pa.Table | None = None  # one row for each item, in the vocabulary's order
-    annotator_table: pa.Table | None = None  # one row for each annotator
-    gold: Codes | None = None  # (items,) class code, −1 where there is no gold label
-    anonymous: bool = False  # True: the source had no annotators (class counts)
-    frame_kind: str = "pandas"  # the kind of data frame to give back
-    notes: tuple[str, ...] = field(default=())  # what the reader found worth a word
-    label_type: LabelType = "nominal"  # what kind of answer a label is: see labels/kinds.py
-    columns_read: Mapping[str, str] = field(default_factory=dict)  # by role, the source's column (item: "id")
-    n_items: int = field(init=False)  # those without labels included
+    item_table: pa.Table | None = None
+    annotator_table: pa.Table | None = None
+    gold: Codes | None = None
+    anonymous: bool = False
+    frame_kind: str = "pandas"
+    notes: tuple[str, ...] = field(default=())
+    label_type: LabelType = "nominal"
+    columns_read: Mapping[str, str] = field(default_factory=dict)
+    n_items: int = field(init=False)  # including items without labels
     n_annotators: int = field(init=False)
     n_classes: int = field(init=False)
-    n_labels: int = field(init=False)  # label rows
+    n_labels: int = field(init=False)  # number of label rows
 
     def __post_init__(self) -> None:
         sizes = ("n_items", "n_annotators", "n_classes", "n_labels")
@@ -135,17 +135,14 @@ class Annotations(Shown):
         gold: Any = None,
         duplicates: Duplicates = "keep",
         frame_kind: str = "pandas",
-        place: Place = "row {}".format,
+        locate: Locate = "row {}".format,
         notes: Sequence[str] = (),
         label_type: LabelType = "nominal",
     ) -> Self:
-        """Annotations from three columns of equal length.
+        """Build annotations from three columns of equal length.
 
-        ``classes`` declares the class set and its order, ``label_type`` what kind of answer a label is (here
-        nothing is guessed). ``items``, ``annotators`` and ``gold`` are side
-        tables (Arrow, a data frame, or columns by name) whose first column holds the ids; items that nobody
-        labelled join the vocabulary.
-        ``place`` says where a row stands in the source, for the error that names it.
+        ``items``, ``annotators`` and ``gold`` are side tables (Arrow, a data frame, or columns by name) whose
+        first column holds the ids; items without labels are added to the vocabulary.
 
         Parameters
         ----------
@@ -156,7 +153,7 @@ class Annotations(Shown):
         label
             Class of each label.
         classes
-            The class set in its order; without it, the classes that occur, sorted.
+            Class set in its order; by default, the sorted classes that occur.
         items
             Side table of items; its first column holds the ids.
         annotators
@@ -164,34 +161,32 @@ class Annotations(Shown):
         gold
             Side table of reference labels: item, label.
         duplicates
-            When an annotator labels an item more than once: ``"keep"`` all, the ``"first"``, the
-            ``"last"``, or ``"error"``.
+            Policy for repeated labels of a pair: ``"keep"`` all, the ``"first"``, the ``"last"``, or
+            ``"error"``.
         frame_kind
-            The kind of data frame that results come in: ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
-        place
-            A function that says where a row stands in its source, for messages.
+            Kind of data frame for results: ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
+        locate
+            Function that describes a row of the source in messages.
         notes
-            Remarks to carry along.
+            Remarks to attach.
         label_type
-            What kind of answer a label is.
+            Type of the labels; it is not inferred here.
         """
         if duplicates not in DUPLICATE_POLICIES:
             raise bad_parameter("Annotations", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
         lengths = len(item), len(annotator), len(label)
         if len(set(lengths)) != 1:
-            raise DataError(
-                f"item, annotator and label columns differ in length ({', '.join(map(str, lengths))}); "
-                "give one value of each per label"
-            )
+            problem = f"item, annotator and label columns differ in length ({', '.join(map(str, lengths))})"
+            raise DataError(f"{problem}; pass one value of each per label")
         if not lengths[0]:
-            raise DataError("there is no label in the data; give at least one (item, annotator, label) row")
+            raise DataError("there are no labels in the data; pass at least one (item, annotator, label) row")
         with ThreadPoolExecutor(3) as threads:
             columns = ((item, "item", None), (annotator, "annotator", None), (label, "label", classes))
-            jobs = [threads.submit(encode, *column, place) for column in columns]
+            jobs = [threads.submit(encode, *column, locate) for column in columns]
         coded_items, coded_annotators, coded_labels = (job.result() for job in jobs)
-        rows, left_out = resolved_rows(coded_items, coded_annotators, coded_labels, duplicates, place)
+        rows, n_dropped = resolve_duplicates(coded_items, coded_annotators, coded_labels, duplicates, locate)
         vocabularies = coded_items[1], coded_annotators[1], coded_labels[1]
-        notes = (*notes, *repeats_note(left_out, duplicates))
+        notes = (*notes, *repeats_note(n_dropped, duplicates))
         annotations = cls(*rows, *vocabularies, frame_kind=frame_kind, notes=notes)
         annotations = annotations.with_label_type(label_type)
         return annotations.with_tables(items, annotators, gold, new_classes=classes is None)
@@ -204,52 +199,47 @@ class Annotations(Shown):
         items: Any = None,
         classes: Any = None,
         frame_kind: str = "pandas",
-        place: Place = "row {}".format,
+        locate: Locate = "row {}".format,
         notes: Sequence[str] = (),
     ) -> Self:
-        """Annotations without annotators from an (items, classes) table of counts.
+        """Build annotations without annotators from an (items, classes) table of counts.
 
-        Every label is its own (item, annotator) pair; models that need annotators refuse such data. Classes
-        keep the order of the columns.
+        Every label is a separate (item, annotator) pair; models that need annotators refuse such data.
+        Classes keep the order of the columns.
 
         Parameters
         ----------
         counts
-            (items, classes): how often each class was given to each item.
+            (items, classes): number of labels of each class by item.
         items
-            Item ids; without them, numbers from 0.
+            Item ids; by default, numbers from 0.
         classes
-            Class names; without them, numbers from 0.
+            Class names; by default, numbers from 0.
         frame_kind
-            The kind of data frame that results come in.
-        place
-            A function that says where a row stands in its source, for messages.
+            Kind of data frame for results.
+        locate
+            Function that describes a row of the source in messages.
         notes
-            Remarks to carry along.
+            Remarks to attach.
         """
-        table = checked_counts(counts, place)
+        table = check_counts(counts, locate)
         M, P = table.shape
         ids = np.arange(M) if items is None else items
         names = ordered_vocabulary(np.arange(P) if classes is None else classes, "label")
         if (len(ids), len(names)) != (M, P):
-            raise DataError(f"{len(ids)} items and {len(names)} classes name a {M} × {P} table of counts")
-        vocabulary = Vocabulary(checked_ids(pa.table({"item": Vocabulary(ids, "item").arrow}), "item", place))
+            problem = f"{len(ids)} items and {len(names)} classes do not match a {M} × {P} table of counts"
+            raise DataError(f"{problem}; pass one id per row and one name per column")
+        vocabulary = Vocabulary(check_ids(pa.table({"item": Vocabulary(ids, "item").arrow}), "item", locate))
         codes, vocabulary = encode(vocabulary, "item")
         table = table[np.argsort(codes)]
         item = np.repeat(np.arange(M, dtype=np.int32), table.sum(axis=1))
-        place_in_item = np.arange(len(item)) - np.repeat(pointers(item, M)[:-1], table.sum(axis=1))
-        nobody = [f"label {i + 1}" for i in range(int(place_in_item.max()) + 1)]
-        return cls(
-            item,
-            place_in_item.astype(np.int32),
-            np.repeat(np.tile(np.arange(P, dtype=np.int32), M), table.ravel()),
-            vocabulary,
-            Vocabulary(nobody, "annotator"),
-            names,
-            anonymous=True,
-            frame_kind=frame_kind,
-            notes=(*notes, "class counts name no annotators: only item-side models apply"),
-        )
+        label = np.repeat(np.tile(np.arange(P, dtype=np.int32), M), table.ravel())
+        index_in_item = (np.arange(len(item)) - pointers(item, M)[item]).astype(np.int32)
+        annotators = Vocabulary([f"label {i + 1}" for i in range(index_in_item.max() + 1)], "annotator")
+        notes = (*notes, "class counts do not name annotators: only models of items apply")
+        rows = item, index_in_item, label
+        labels = cls(*rows, vocabulary, annotators, names, frame_kind=frame_kind, notes=notes)
+        return replace(labels, anonymous=True)
 
     def with_tables(
         self,
@@ -258,12 +248,9 @@ class Annotations(Shown):
         gold: Any = None,
         *,
         new_classes: bool = True,
-        places: Mapping[str, Place] | None = None,
+        locators: Mapping[str, Locate] | None = None,
     ) -> Self:
-        """The same labels with side tables joined by id (the first column of each table).
-
-        ``new_classes``: whether a gold label that no annotator gave joins the classes or is an error.
-        ``places`` (by "items", "annotators", "gold") say where a row stands in its source.
+        """Join side tables by id, the first column of each table.
 
         Parameters
         ----------
@@ -274,71 +261,68 @@ class Annotations(Shown):
         gold
             Side table of reference labels: item, label.
         new_classes
-            Whether a gold label that no annotator gave joins the classes, or is an error.
-        places
-            By table, a function that says where a row stands in its source.
+            Whether a gold label that no annotator gave is added to the classes, or is an error.
+        locators
+            Functions that describe a row in messages, by table ("items", "annotators", "gold").
         """
         names = {"items": "item", "annotators": "annotator", "gold": "gold"}
-        place: dict[str, Place] = {name: f"{what} table row {{}}".format for name, what in names.items()}
-        place |= places or {}
+        locate: dict[str, Locate] = {name: f"{role} table row {{}}".format for name, role in names.items()}
+        locate |= locators or {}
         result = self
         if items is not None:
-            result = result._with_items(side_table(items, "items"), place["items"])
+            result = result._with_items(side_table(items, "items"), locate["items"])
         if annotators is not None:
-            result = result._with_annotators(side_table(annotators, "annotators"), place["annotators"])
+            result = result._with_annotators(side_table(annotators, "annotators"), locate["annotators"])
         if gold is not None:
-            result = result._with_gold(side_table(gold, "gold", 2), place["gold"], new_classes)
+            result = result._with_gold(side_table(gold, "gold", 2), locate["gold"], new_classes)
         return result
 
-    def _with_items(self, table: pa.Table, place: Place) -> Self:
-        """Item ids that carry no label join the vocabulary, in its order."""
-        ids = checked_ids(table, "item", place)
+    def _with_items(self, table: pa.Table, locate: Locate) -> Self:
+        """Join an item table; items without labels are added to the vocabulary."""
+        ids = check_ids(table, "item", locate)
         codes, vocabulary = self.item_vocabulary.extended(ids)
-        table, _, without_row = aligned(table, ids, vocabulary)
-        notes = counted(
+        table, _, without_row = align_table(table, ids, vocabulary)
+        notes = count_notes(
             (len(vocabulary) - self.n_items, "{} of the item table {have} no label", "item"),
             (without_row, "{} {have} no row in the item table", "item"),
         )
-        gold = None
+        fields: dict[str, Any] = {"item_vocabulary": vocabulary, "item_table": table}
         if self.gold is not None:
-            gold = np.full(len(vocabulary), -1, dtype=np.int32)
-            gold[codes] = self.gold
-        known = {"item_vocabulary": vocabulary, "item_table": table, "gold": gold}
-        rows = codes[self.item], self.annotator, self.label
-        return with_rows(self, *rows, **known, notes=(*self.notes, *notes))
+            fields["gold"] = np.full(len(vocabulary), -1, dtype=np.int32)
+            fields["gold"][codes] = self.gold
+        return replace(self, item=codes[self.item], notes=(*self.notes, *notes), **fields)
 
-    def _with_annotators(self, table: pa.Table, place: Place) -> Self:
+    def _with_annotators(self, table: pa.Table, locate: Locate) -> Self:
         if self.anonymous:
-            raise DataError(
-                "the labels name no annotators, so an annotator table cannot be joined; leave it out"
-            )
-        ids = checked_ids(table, "annotator", place)
-        table, strangers, without_row = aligned(table, ids, self.annotator_vocabulary)
-        notes = counted(
-            (strangers, "{} of the annotator table gave no label and {are} left out", "annotator"),
+            problem = "the labels do not name annotators, so an annotator table cannot be joined"
+            raise DataError(f"{problem}; leave it out")
+        ids = check_ids(table, "annotator", locate)
+        table, strangers, without_row = align_table(table, ids, self.annotator_vocabulary)
+        notes = count_notes(
+            (strangers, "{} of the annotator table gave no label and {are} dropped", "annotator"),
             (without_row, "{} {have} no row in the annotator table", "annotator"),
         )
         return replace(self, annotator_table=table, notes=(*self.notes, *notes))
 
-    def _with_gold(self, table: pa.Table, place: Place, new_classes: bool) -> Self:
-        item, label, rows = gold_labels(table, place)
+    def _with_gold(self, table: pa.Table, locate: Locate, new_classes: bool) -> Self:
+        item, label, rows = gold_labels(table, locate)
         if not new_classes:
-            encode(label, "label", order=self.class_vocabulary, place=lambda row: place(int(rows[row])))
+            encode(label, "label", order=self.class_vocabulary, locate=lambda row: locate(int(rows[row])))
         codes, classes = self.class_vocabulary.extended(label)
-        unseen = unused_notes(label, classes, codes, lambda row: place(int(rows[row])))
+        unseen = unused_class_notes(label, classes, codes, lambda row: locate(int(rows[row])))
         items = self.item_vocabulary.codes(item)
-        known = items >= 0
+        matched = items >= 0
         gold = np.full(self.n_items, -1, dtype=np.int32)
-        gold[items[known]] = classes.codes(label)[known]
-        strangers = int((~known).sum())
-        notes = counted(
-            (strangers, "{} {are} for items that are not in the data and {are} left out", "gold label")
+        gold[items[matched]] = classes.codes(label)[matched]
+        strangers = int((~matched).sum())
+        notes = count_notes(
+            (strangers, "{} {are} for items that are not in the data and {are} dropped", "gold label")
         )
         notes = (*self.notes, *unseen, *notes)
         return replace(self, label=codes[self.label], class_vocabulary=classes, gold=gold, notes=notes)
 
     def with_label_type(self, label_type: LabelType) -> Self:
-        """The same labels as another kind of answer: nominal, ordinal, numeric, multi or pairwise.
+        """Return the labels with another type: nominal, ordinal, numeric, multi or pairwise.
 
         Parameters
         ----------
@@ -346,11 +330,11 @@ class Annotations(Shown):
             ``"nominal"``, ``"ordinal"``, ``"numeric"``, ``"multi"`` or ``"pairwise"``.
         """
         check_label_type("with_label_type", label_type)
-        same = replace(self, label_type=label_type)
-        refuse_wrong_kind(same)
-        return same
+        annotations = replace(self, label_type=label_type)
+        check_labels(annotations)
+        return annotations
 
-    # ---- what is in it --------------------------------------------------------------------------------
+    # ---- contents -------------------------------------------------------------------------------------
 
     @property
     def items(self) -> NDArray[Any]:
@@ -369,84 +353,83 @@ class Annotations(Shown):
 
     @cached_property
     def class_values(self) -> NDArray[np.float64] | None:
-        """(classes,): the number that each class is; None where some class is no number."""
+        """Classes (classes,) as numbers; None if any class is not a number."""
         values = numbers_of(self.class_vocabulary.arrow)
         return None if values is None else _frozen(values)
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """(labels,): each label as a number; of ordered words, their places from 0."""
+        """Labels (labels,) as numbers; ordered words count from 0."""
         numbers = np.arange(float(self.n_classes)) if self.class_values is None else self.class_values
         return numbers[self.label]
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """(items, classes): how often each class was given to each item."""
+        """Number of labels (items, classes) of each class by item."""
         M, P = self.n_items, self.n_classes
         counts = np.zeros((M, P), np.int64)
-        for rows in self.pieces():
+        for rows in self.chunks():
             item, label = self.item[rows], self.label[rows]
-            own = slice(item[0], item[-1] + 1)
-            cells = (item - item[0]) * np.int64(P) + label
-            counts[own] = np.bincount(cells, minlength=(own.stop - own.start) * P).reshape(-1, P)
+            first, stop = item[0], item[-1] + 1
+            cells = (item - first) * np.int64(P) + label
+            counts[first:stop] = np.bincount(cells, minlength=(stop - first) * P).reshape(-1, P)
         return _frozen(counts)
 
     @cached_property
     def item_pointers(self) -> NDArray[np.int64]:
-        """(items + 1,): the rows of item m are ``item_pointers[m]:item_pointers[m + 1]``."""
+        """Row offsets (items + 1,): item m has rows ``item_pointers[m]:item_pointers[m + 1]``."""
         return _frozen(pointers(self.item, self.n_items))
 
     @cached_property
     def annotator_load(self) -> NDArray[np.int64]:
-        """(annotators,): number of labels of each annotator."""
+        """Number of labels (annotators,) of each annotator."""
         return _frozen(tally(self.annotator, self.n_annotators))
 
     @cached_property
     def class_counts(self) -> NDArray[np.int64]:
-        """(classes,): number of labels of each class."""
+        """Number of labels (classes,) of each class."""
         return _frozen(tally(self.label, self.n_classes))
 
     @cached_property
     def prior_strength(self) -> float:
-        """Number of labels of an item that tell as much about it as the crowd's shares do.
+        """Weight of the overall class shares as a prior of an item's distribution, in labels.
 
-        Where items' distributions are Dir(w p̄), counts have the likelihood Π_m Γ(w) / Γ(w + n_m) Π_p Γ(w p̄_p
-        + c_mp) / Γ(w p̄_p); w is the best of a grid. Where no item has two labels, it is 1.5.
+        With item distributions Dir(w p̄), counts have the likelihood Π_m Γ(w) / Γ(w + n_m) Π_p Γ(w p̄_p + c_mp)
+        / Γ(w p̄_p); w is the best of a grid, and 1.5 if no item has two labels.
         """
         from scipy.special import gammaln
 
-        some = np.unique(np.linspace(0, self.n_items - 1, ITEMS_LOOKED_AT).astype(np.int64))
-        item, rows = self.rows_of_items(some)
-        M, P = len(some), self.n_classes
+        sample = np.unique(np.linspace(0, self.n_items - 1, MAX_PRIOR_ITEMS).astype(np.int64))
+        item, rows = self.rows_of_items(sample)
+        M, P = len(sample), self.n_classes
         counts = np.bincount(item * np.int64(P) + self.label[rows], minlength=M * P).reshape(M, P)
         sizes = counts.sum(axis=1)
         if sizes.max(initial=0) < 2:
-            return UNKNOWN_PRIOR_STRENGTH
+            return DEFAULT_PRIOR_STRENGTH
         shares = counts.sum(axis=0) / counts.sum()
-        # Items with equally many labels, and cells of one class with equally many, have the same term.
+        # items with the same number of labels, and cells with the same class and count, have equal terms
         n, n_items = np.unique(sizes, return_counts=True)
         cells, n_cells = np.unique((counts * P + np.arange(P))[counts > 0], return_counts=True)
         c, p = np.divmod(cells, P)
-        fits = np.empty(len(PRIOR_STRENGTHS))
-        for place, w in enumerate(PRIOR_STRENGTHS):
+        log_likelihoods = []
+        for w in PRIOR_STRENGTHS:
             alpha = w * shares[p]
-            told = n_cells @ (gammaln(alpha + c) - gammaln(alpha))
-            fits[place] = told - n_items @ (gammaln(w + n) - gammaln(w))
-        return float(PRIOR_STRENGTHS[fits.argmax()])
+            by_cell = n_cells @ (gammaln(alpha + c) - gammaln(alpha))
+            log_likelihoods.append(by_cell - n_items @ (gammaln(w + n) - gammaln(w)))
+        return float(PRIOR_STRENGTHS[np.argmax(log_likelihoods)])
 
     @cached_property
     def pair(self) -> NDArray[np.int64]:
-        """(labels,): number of the (item, annotator) pair each row belongs to, counted in row order."""
-        new = self._new_pairs(slice(None))
-        return _frozen(np.concatenate([[0], np.cumsum(new)]) if self.n_labels else np.zeros(0, np.int64))
+        """Index (labels,) of the (item, annotator) pair of each row, in row order."""
+        return _frozen(np.cumsum(np.append(0, self._new_pairs(slice(None))))[: self.n_labels])
 
     @cached_property
     def n_pairs(self) -> int:
         """Number of distinct (item, annotator) pairs."""
-        return sum(1 + int(self._new_pairs(rows).sum()) for rows in self.pieces())
+        return sum(1 + int(self._new_pairs(rows).sum()) for rows in self.chunks())
 
     def _new_pairs(self, rows: slice) -> NDArray[np.bool_]:
-        """(rows − 1,): True where a row is of another pair than the one before it."""
+        """Return (rows − 1,) True where a row is of another pair than the previous one."""
         new: NDArray[np.bool_] = (np.diff(self.item[rows]) != 0) | (np.diff(self.annotator[rows]) != 0)
         return new
 
@@ -457,53 +440,53 @@ class Annotations(Shown):
 
     @property
     def vocabularies(self) -> tuple[Vocabulary, Vocabulary, Vocabulary]:
-        """What the codes of items, annotators and labels stand for."""
+        """Vocabularies of items, annotators and classes."""
         return self.item_vocabulary, self.annotator_vocabulary, self.class_vocabulary
 
-    def pieces(self) -> Iterator[slice]:
-        """All rows, some whole items at a time: what is computed by them takes no memory for every label."""
+    def chunks(self) -> Iterator[slice]:
+        """Yield slices of rows that cover whole items, to save memory."""
         starts = self.item_pointers
-        marks = starts[np.searchsorted(starts, np.arange(PIECE, self.n_labels, PIECE))]
+        marks = starts[np.searchsorted(starts, np.arange(LABELS_PER_CHUNK, self.n_labels, LABELS_PER_CHUNK))]
         cuts = np.unique(np.concatenate([[0], marks, [self.n_labels]])).tolist()
         for first, stop in itertools.pairwise(cuts):
             yield slice(first, stop)
 
     def item_column(self, name: str) -> NDArray[Any]:
-        """A column of the item table, one value for each item.
+        """Return a column of the item table, one value per item.
 
         Parameters
         ----------
         name
             A column of the item table.
         """
-        return column_of(self.item_table, name, "item")
+        return table_column(self.item_table, name, "item")
 
     def with_text_column(self, name: str) -> Self:
-        """The same labels, this column of the item table called ``text``.
+        """Return the labels with a column of the item table renamed to ``text``.
 
         Parameters
         ----------
         name
             A column of the item table.
         """
-        self.item_column(name)  # which says what is missing
+        self.item_column(name)  # raises an error if it is missing
         assert self.item_table is not None
-        names = [one for one in self.item_table.column_names if one == name or one != "text"]
-        renamed = ["text" if one == name else one for one in names]
+        names = [column for column in self.item_table.column_names if column == name or column != "text"]
+        renamed = ["text" if column == name else column for column in names]
         return replace(self, item_table=self.item_table.select(names).rename_columns(renamed))
 
     def annotator_column(self, name: str) -> NDArray[Any]:
-        """A column of the annotator table, one value for each annotator.
+        """Return a column of the annotator table, one value per annotator.
 
         Parameters
         ----------
         name
             A column of the annotator table.
         """
-        return column_of(self.annotator_table, name, "annotator")
+        return table_column(self.annotator_table, name, "annotator")
 
     def fingerprint(self) -> str:
-        """A text that changes with any label, any id, and the side tables an estimator may read (SHA-256)."""
+        """Return a SHA-256 digest of labels, ids and the side tables that an estimator may read."""
         digest = hashlib.sha256(self.label_type.encode())
         for codes in self.columns:
             digest.update(codes.astype("<i4").tobytes())
@@ -518,17 +501,17 @@ class Annotations(Shown):
 
     @property
     def shape(self) -> tuple[int]:
-        """(items,): what scikit-learn asks of a target that is indexed by item."""
+        """Shape (items,), as scikit-learn expects of a target."""
         return (self.n_items,)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """(items,): each item's most common label (the first in class order of several).
+        """Return (items,) the most frequent label of each item, the first class on ties.
 
-        What is made for plain labels (scikit-learn's accuracy, say, or a stratified split) sees these.
+        Functions for plain labels, such as scikit-learn's accuracy, use these.
         """
-        bare = np.flatnonzero(np.diff(self.item_pointers) == 0)
-        if len(bare):
-            raise DataError(f"item {quoted(self.items[bare[0]])} has no label; leave such items out")
+        unlabelled = np.flatnonzero(np.diff(self.item_pointers) == 0)
+        if len(unlabelled):
+            raise DataError(f"item {quoted(self.items[unlabelled[0]])} has no label; drop such items")
         best: NDArray[Any] = self.classes[self.counts.argmax(axis=1)]
         return best if dtype is None else best.astype(dtype)
 
@@ -539,19 +522,18 @@ class Annotations(Shown):
         )
 
     def _head(self, n: int | None) -> dict[str, Any]:
-        """One row for each label; who gave it, where that is known."""
+        """Return one row per label, with the annotator if named."""
         who = {} if self.anonymous else {"annotator": self.annotators[self.annotator[:n]]}
         return {"item": self.items[self.item[:n]], **who, "label": self.classes[self.label[:n]]}
 
-    # ---- parts of it ----------------------------------------------------------------------------------
+    # ---- subsets --------------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> Self:
-        """The labels of some items (a slice, mask, or item codes), the items in the order given."""
-        codes = np.arange(self.n_items)[index]
-        return self.take_items(np.atleast_1d(codes))
+        """Return the labels of some items (a slice, mask, or item codes), in that order."""
+        return self.take_items(np.atleast_1d(np.arange(self.n_items)[index]))
 
     def rows_of_items(self, codes: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """For each label of the given items, in the order given: its item's place in ``codes``, and its row.
+        """Return, for each label of the given items, the index of its item in ``codes``, and its row.
 
         Parameters
         ----------
@@ -560,12 +542,11 @@ class Annotations(Shown):
         """
         starts, stops = self.item_pointers[codes], self.item_pointers[codes + 1]
         lengths = stops - starts
-        place = np.repeat(np.arange(len(codes), dtype=np.int32), lengths)
-        first = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-        return place, np.arange(len(place)) - np.repeat(first - starts, lengths)
+        index = np.repeat(np.arange(len(codes), dtype=np.int32), lengths)
+        return index, np.arange(len(index)) - np.repeat(np.cumsum(lengths) - stops, lengths)
 
     def take_items(self, codes: NDArray[Any]) -> Self:
-        """The labels of the given items, in the order given; other vocabularies stay.
+        """Return the labels of the given items, in that order; other vocabularies stay.
 
         Parameters
         ----------
@@ -574,19 +555,15 @@ class Annotations(Shown):
         """
         codes = np.asarray(codes, dtype=np.int64)
         item, rows = self.rows_of_items(codes)
-        return with_rows(
-            self,
-            item,
-            self.annotator[rows],
-            self.label[rows],
-            item_vocabulary=self.item_vocabulary.take(codes),
-            item_table=None if self.item_table is None else self.item_table.take(places(codes)),
-            gold=None if self.gold is None else self.gold[codes],
-            notes=(),
-        )
+        fields: dict[str, Any] = {"item_vocabulary": self.item_vocabulary.take(codes), "notes": ()}
+        if self.item_table is not None:
+            fields["item_table"] = self.item_table.take(arrow_indices(codes))
+        if self.gold is not None:
+            fields["gold"] = self.gold[codes]
+        return with_rows(self, item, self.annotator[rows], self.label[rows], **fields)
 
     def take_rows(self, mask: NDArray[np.bool_]) -> Self:
-        """Some of the label rows; every vocabulary and side table stays.
+        """Return a subset of the label rows; vocabularies and side tables stay.
 
         Parameters
         ----------
@@ -596,14 +573,14 @@ class Annotations(Shown):
         return with_rows(self, self.item[mask], self.annotator[mask], self.label[mask], notes=())
 
     def split_labels(self, test_size: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
-        """Hide a share of the (item, annotator) pairs, with every label of a hidden pair.
+        """Split off a random share of the (item, annotator) pairs, with all their labels.
 
-        Returns (kept, hidden); both keep the vocabularies.
+        Returns (visible, hidden), both with the same vocabularies.
 
         Parameters
         ----------
         test_size
-            Share of the (item, annotator) pairs that is hidden.
+            Share of the pairs to hide.
         seed
             Seed of the random numbers. The same seed gives the same result, to the last bit.
         """
@@ -611,30 +588,28 @@ class Annotations(Shown):
             raise bad_parameter("split_labels", "test_size", "a float > 0 and < 1", test_size)
         n_hidden = round(test_size * self.n_pairs)
         if n_hidden == self.n_pairs > 0:
-            raise DataError(
-                f"a {setting('test_size', test_size)} hides all {n_hidden:,} labels; hide a smaller share"
-            )
-        chosen = np.random.default_rng(seed).permutation(self.n_pairs)[:n_hidden]
-        hidden = np.zeros(self.n_pairs, dtype=bool)
-        hidden[chosen] = True
-        row_hidden = hidden[self.pair] if self.n_labels else np.zeros(0, dtype=bool)
-        return self.take_rows(~row_hidden), self.take_rows(row_hidden)
+            size = setting("test_size", test_size)
+            raise DataError(f"a {size} hides all {n_hidden:,} pairs; choose a smaller share")
+        hidden_pairs = np.zeros(self.n_pairs, dtype=bool)
+        hidden_pairs[np.random.default_rng(seed).permutation(self.n_pairs)[:n_hidden]] = True
+        hidden = hidden_pairs[self.pair]
+        return self.take_rows(~hidden), self.take_rows(hidden)
 
     def split_items(
         self, shares: Mapping[str, float] | None = None, *, seed: int = 0, column: str = "split"
     ) -> dict[str, Self]:
-        """Parts by item: those of the item table's ``column``, or seeded parts of the given shares.
+        """Split by item: by a column of the item table, or at random into parts of the given shares.
 
-        Items whose ``column`` is blank belong to no part, nor do those left over by shares below 1 in sum.
+        Items whose ``column`` is blank are in no part, nor is the rest if shares sum to less than 1.
 
         Parameters
         ----------
         shares
-            Name and share of each part, such as ``{"train": 0.8, "test": 0.2}``; None takes the column.
+            Share of each part by name, such as ``{"train": 0.8, "test": 0.2}``; None uses the column.
         seed
             Seed of the random numbers. The same seed gives the same result, to the last bit.
         column
-            The column of the item table that names the parts.
+            Column of the item table with the names of the parts.
         """
         if shares is None:
             names = self.item_column(column)
@@ -645,19 +620,18 @@ class Annotations(Shown):
             raise bad_parameter("split_items", "shares", "positive and sum to at most 1", dict(shares))
         order = np.random.default_rng(seed).permutation(self.n_items)
         edges = np.round(np.cumsum([0.0, *shares.values()]) * self.n_items).astype(int)
-        return {
-            name: self.take_items(np.sort(order[edges[i] : edges[i + 1]])) for i, name in enumerate(shares)
-        }
+        parts = [order[start:stop] for start, stop in itertools.pairwise(edges)]
+        return {name: self.take_items(np.sort(codes)) for name, codes in zip(shares, parts, strict=True)}
 
 
 # ---- helpers ------------------------------------------------------------------------------------------
 
 
 def _bytes_of(table: pa.Table) -> pa.Buffer:
-    whole = table.replace_schema_metadata(None).combine_chunks()
+    table = table.replace_schema_metadata(None).combine_chunks()
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, whole.schema) as writer:
-        writer.write_table(whole)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
     return sink.getvalue()
 
 

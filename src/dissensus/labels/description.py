@@ -1,4 +1,4 @@
-"""What is in a set of labels, in numbers a person can check against what they think they have."""
+"""Descriptive statistics of labels, for checking that they were read as intended."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import setting
+from dissensus.labels import as_annotations
 from dissensus.labels.agreement import agreement, intraclass_correlation, level_of, reading
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.display import Shown
-from dissensus.labels.sources import as_annotations
+from dissensus.labels.display import TableResult
 from dissensus.labels.vocabulary import lookalikes, quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
 from dissensus.numerics import row_shares
 
-_MOST_CLASSES = 20  # classes listed in the text
+MAX_LISTED_CLASSES = 20
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How a number varies: mean, smallest, middle, largest."""
+    """Mean, minimum, median and maximum of a number."""
 
     mean: float
     min: int
@@ -32,9 +32,8 @@ class Spread:
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Spread:
-        """The spread of some whole numbers."""
-        if not len(values):
-            return cls(0.0, 0, 0.0, 0)
+        """Summarise integers."""
+        values = values if len(values) else np.zeros(1, int)
         return cls(float(values.mean()), int(values.min()), float(np.median(values)), int(values.max()))
 
     def __str__(self) -> str:
@@ -44,11 +43,11 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Description(Shown):
-    """The summary of one set of annotations; ``as_text`` for a person, ``to_dict`` for a machine."""
+class Description(TableResult):
+    """Summary of annotations; ``as_text`` for reading, ``to_dict`` for JSON."""
 
     n_items: int
-    n_annotators: int | None  # None where the source names none
+    n_annotators: int | None  # None if the source does not name them
     n_labels: int
     n_classes: int
     label_type: str
@@ -59,35 +58,35 @@ class Description(Shown):
     alpha: float  # Krippendorff's α at the level of the labels' type
     alpha_low: float  # its 95 % interval, over items
     alpha_high: float
-    reading: str  # of α, in words
-    unanimous: float | None  # share of the items with two labels or more whose labels are all alike
-    pairwise_agreement: float | None  # chance that two annotators' labels of one item are alike
-    self_consistency: float | None  # chance that two labels of one annotator on one item are alike
+    reading: str  # interpretation of α
+    unanimous: float | None  # share of the items with two labels or more whose labels are equal
+    pairwise_agreement: float | None  # probability that two annotators' labels of one item are equal
+    self_consistency: float | None  # probability that two labels of one pair are equal
     level: str  # nominal, ordinal or interval
     numbers: dict[str, float] | None  # of numeric labels: mean, sd, min, max and intra-class correlation
     n_repeated_pairs: int  # (item, annotator) pairs with more than one label
-    n_differing_pairs: int  # those whose labels are not all the same
-    n_parts: int | None  # groups of items and annotators that no label links
+    n_differing_pairs: int  # pairs whose labels differ
+    n_parts: int | None  # connected components of items and annotators
     largest_part_items: int | None
     n_unlabelled_items: int
     lookalikes: dict[str, list[list[str]]]  # ids that differ only by white space or case
     n_gold: int | None  # items with a gold label and at least one label
-    majority_accuracy: float | None  # of the most frequent label against gold, ties counted in part
-    columns: dict[str, str]  # by role, the column of the source that was taken
+    majority_accuracy: float | None  # of the most frequent label, with ties counted in part
+    columns: dict[str, str]  # column of the source, by role
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return asdict(self) | {"notes": list(self.notes)}
 
     def as_text(self) -> str:
-        """One aligned line a fact."""
+        """Return the facts as text, one per line."""
         facts = self._facts()
         width = max(map(len, facts)) + 2
         lines = [f"{name:<{width}}{value}" for name, value in facts.items()]
         return "\n".join([*lines, *self._balance_lines(), *(f"note: {note}" for note in self.notes)])
 
-    _rows_shown = 30
+    _n_html_rows = 30
 
     def _head(self, n: int | None) -> dict[str, Any]:
         facts = self._facts()
@@ -98,49 +97,44 @@ class Description(Shown):
 
     def _facts(self) -> dict[str, str]:
         alpha, unanimous, consistency = self._agreement_texts()
-        parts, gold, ratings, alike = "", "", "", []
+        parts = gold = ratings = ""
         if self.n_parts == 1:
-            parts = "none: every item is linked to every other"
+            parts = "none: all items are connected through annotators"
         elif self.n_parts is not None:
-            parts = (
-                f"{self.n_parts:,} that no label links, the largest with {self.largest_part_items:,} items: "
-                "annotators of different parts cannot be compared"
-            )
+            remark = "annotators of different parts cannot be compared"
+            parts = f"{self.n_parts:,}, the largest with {self.largest_part_items:,} items: {remark}"
         if self.n_gold is not None:
             gold = f"{self.n_gold:,} items"
         if self.majority_accuracy is not None:
             gold += f"; the most frequent label is right on {self.majority_accuracy:.1%}"
         if self.numbers is not None:
             ratings = "mean {mean:.4g}, standard deviation {sd:.4g}, {min:g} to {max:g}; ICC {icc:.3f}"
-        for what, groups in self.lookalikes.items():
-            more = len(groups) - 1
-            others = f", and {more:,} more such group{'s' * (more != 1)}" if more > 0 else ""
-            names = " and ".join(map(quoted, groups[0][:4])) if groups else ""
-            alike.append(
-                (f"{what} alike", f"{names} differ only by white space or case{others}" if names else "")
-            )
-        facts = [
-            ("agreement", alpha),
-            ("unanimous", unanimous),
-            ("labels per item", str(self.labels_per_item)),
-            ("self-consistency", consistency),
-            ("disconnected parts", parts),
-            ("gold labels", gold),
-            ("items", f"{self.n_items:,}"),
-            ("annotators", "not named" if self.n_annotators is None else f"{self.n_annotators:,}"),
-            ("labels", f"{self.n_labels:,}"),
-            ("different numbers" if self.numbers else "classes", f"{self.n_classes:,}"),
-            ("label type", self.label_type),
-            ("ratings", ratings.format(**(self.numbers or {}))),
-            ("labels per annotator", str(self.labels_per_annotator or "")),
-            ("mean entropy", "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats"),
-            ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
-            *alike,
-        ]
-        return {name: value for name, value in facts if value}
+        facts = {
+            "agreement": alpha,
+            "unanimous": unanimous,
+            "labels per item": str(self.labels_per_item),
+            "self-consistency": consistency,
+            "disconnected parts": parts,
+            "gold labels": gold,
+            "items": f"{self.n_items:,}",
+            "annotators": "not named" if self.n_annotators is None else f"{self.n_annotators:,}",
+            "labels": f"{self.n_labels:,}",
+            "distinct numbers" if self.numbers else "classes": f"{self.n_classes:,}",
+            "label type": self.label_type,
+            "ratings": ratings.format(**(self.numbers or {})),
+            "labels per annotator": str(self.labels_per_annotator or ""),
+            "mean entropy": "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats",
+            "unlabelled items": f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else "",
+        }
+        for role, groups in self.lookalikes.items():
+            if groups:
+                names, more = " and ".join(map(quoted, groups[0][:4])), len(groups) - 1
+                others = f", and {more:,} more such group{'s' * (more != 1)}" if more else ""
+                facts[f"{role} alike"] = f"{names} differ only by white space or case{others}"
+        return {name: value for name, value in facts.items() if value}
 
     def _agreement_texts(self) -> tuple[str, str, str]:
-        """Of all annotators (α), of those of one item, and of one annotator's repeated labels."""
+        """Return texts on α, on agreement about an item, and on repeated labels of one annotator."""
         alpha = f"Krippendorff's α {self.reading}"
         if math.isfinite(self.alpha):
             span = f"95 % interval {self.alpha_low:.3f} to {self.alpha_high:.3f}, "
@@ -148,34 +142,31 @@ class Description(Shown):
             alpha = f"Krippendorff's α {self.alpha:.3f} {span}: {self.reading}"
         unanimous = "" if self.numbers else "no item has labels by two annotators"
         if self.unanimous is not None and self.pairwise_agreement is not None:
-            alike = f"two annotators of an item agree in {self.pairwise_agreement:.1%} of the cases"
+            alike = f"two annotators of an item agree with probability {self.pairwise_agreement:.1%}"
             unanimous = f"{self.unanimous:.1%} of the items with two labels or more; {alike}"
-        consistency = "unknown: nobody labelled an item twice" if self.n_annotators is not None else ""
+        consistency = "unknown: no annotator labelled an item twice" if self.n_annotators is not None else ""
         if self.self_consistency is not None:
             again = f"{self.n_repeated_pairs:,} item–annotator pair{'s' * (self.n_repeated_pairs != 1)}"
             differ = f"{self.n_differing_pairs:,} with differing labels"
-            consistency = f"{self.self_consistency:.1%} of repeated labels are alike ({again}, {differ})"
+            consistency = f"{self.self_consistency:.1%} of repeated labels are equal ({again}, {differ})"
         return alpha, unanimous, consistency
 
     def _balance_lines(self) -> list[str]:
         if not self.class_counts:
             return []
-        # In quotation marks where white space at the ends would not be seen.
-        names = [name if name == name.strip() else repr(name) for name in self.class_counts]
-        counts = list(zip(names, self.class_counts.values(), strict=True))
-        if self.label_type != "ordinal":  # a scale is shown in its order
-            counts.sort(key=lambda entry: -entry[1])
-        width = max(len(name) for name, _ in counts[:_MOST_CLASSES])
-        lines = [
-            f"  {name:<{width}}  {count / max(self.n_labels, 1):6.1%}  {count:,}"
-            for name, count in counts[:_MOST_CLASSES]
-        ]
-        more = [f"  … and {len(counts) - _MOST_CLASSES} more"] if len(counts) > _MOST_CLASSES else []
-        return ["class shares", *lines, *more]
+        # quote names with white space at the ends, which would be invisible
+        counts = {name if name == name.strip() else repr(name): n for name, n in self.class_counts.items()}
+        names = list(counts)
+        if self.label_type != "ordinal":  # a scale keeps its order
+            names.sort(key=lambda name: -counts[name])
+        shown, more = names[:MAX_LISTED_CLASSES], len(names) - MAX_LISTED_CLASSES
+        width, total = max(map(len, shown)), max(self.n_labels, 1)
+        lines = [f"  {name:<{width}}  {counts[name] / total:6.1%}  {counts[name]:,}" for name in shown]
+        return ["class shares", *lines, *([f"  … and {more} more"] if more > 0 else [])]
 
 
 def describe(labels: Any) -> Description:
-    """Count what is in a set of labels.
+    """Describe labels: sizes, agreement, repeats, connectedness and gold.
 
     Parameters
     ----------
@@ -184,26 +175,24 @@ def describe(labels: Any) -> Description:
     """
     annotations = as_annotations(labels)
     per_item = np.diff(annotations.item_pointers)
-    known = not annotations.anonymous
+    named, numeric = not annotations.anonymous, annotations.label_type == "numeric"
     n_repeated, n_differing = repeated_pairs(annotations)
-    n_parts, largest = parts(annotations) if known else (None, None)
-    n_gold, accuracy = _against_gold(annotations)
+    n_parts, largest = connected_parts(annotations) if named else (None, None)
+    n_gold, accuracy = _compare_with_gold(annotations)
     alpha, low, high = agreement(annotations)
-    between, again = pair_agreement(annotations)
-    mean_entropy, unanimous = _entropy_and_unanimity(annotations)
-    numeric = annotations.label_type == "numeric"
+    between, within = pair_agreement(annotations)
+    mean_entropy, unanimous = (None, None) if numeric else _entropy_and_unanimity(annotations)
     counts = dict(zip(map(str, annotations.classes), annotations.class_counts.tolist(), strict=True))
     vocabularies = {"items": annotations.item_vocabulary, "labels": annotations.class_vocabulary}
-    if known:
-        vocabularies["annotators"] = annotations.annotator_vocabulary
+    vocabularies |= {"annotators": annotations.annotator_vocabulary} if named else {}
     return Description(
         n_items=annotations.n_items,
-        n_annotators=annotations.n_annotators if known else None,
+        n_annotators=annotations.n_annotators if named else None,
         n_labels=annotations.n_labels,
         n_classes=annotations.n_classes,
         label_type=annotations.label_type,
         labels_per_item=Spread.of(per_item[per_item > 0]),
-        labels_per_annotator=Spread.of(annotations.annotator_load) if known else None,
+        labels_per_annotator=Spread.of(annotations.annotator_load) if named else None,
         class_counts={} if numeric else counts,
         mean_entropy=mean_entropy,
         alpha=alpha,
@@ -212,7 +201,7 @@ def describe(labels: Any) -> Description:
         reading=reading(alpha),
         unanimous=unanimous,
         pairwise_agreement=None if numeric else between,
-        self_consistency=again if known else None,
+        self_consistency=within if named else None,
         level=level_of(annotations),
         numbers=_numbers(annotations) if numeric else None,
         n_repeated_pairs=n_repeated,
@@ -220,7 +209,7 @@ def describe(labels: Any) -> Description:
         n_parts=n_parts,
         largest_part_items=largest,
         n_unlabelled_items=int((per_item == 0).sum()),
-        lookalikes={what: lookalikes(vocabulary) for what, vocabulary in vocabularies.items()},
+        lookalikes={role: lookalikes(vocabulary) for role, vocabulary in vocabularies.items()},
         n_gold=n_gold,
         majority_accuracy=accuracy,
         columns=dict(annotations.columns_read),
@@ -230,22 +219,16 @@ def describe(labels: Any) -> Description:
 
 def _numbers(annotations: Annotations) -> dict[str, float]:
     values = annotations.values
-    return {
-        "mean": float(values.mean()),
-        "sd": float(values.std()),
-        "min": float(values.min()),
-        "max": float(values.max()),
-        "icc": intraclass_correlation(annotations.item, values, annotations.n_items),
-    }
+    spread = {"mean": values.mean(), "sd": values.std(), "min": values.min(), "max": values.max()}
+    icc = intraclass_correlation(annotations.item, values, annotations.n_items)
+    return {name: float(value) for name, value in spread.items()} | {"icc": icc}
 
 
-def _entropy_and_unanimity(annotations: Annotations) -> tuple[float | None, float | None]:
-    """Mean entropy of the items' labels in nats, and share of those with several labels that are all alike.
+def _entropy_and_unanimity(annotations: Annotations) -> tuple[float, float | None]:
+    """Return the mean entropy of the items' labels in nats, and the share of unanimous items.
 
-    None for numbers, and where no item has two labels.
+    The latter is over items with two labels or more, and None if there are none.
     """
-    if annotations.label_type == "numeric":
-        return None, None
     counts = annotations.counts[annotations.counts.sum(axis=1) > 0]
     # H_m = −Σ_p (c_mp / c_m) log (c_mp / c_m)
     entropy = float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
@@ -255,88 +238,89 @@ def _entropy_and_unanimity(annotations: Annotations) -> tuple[float | None, floa
 
 
 def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None]:
-    """Chance that two labels of one item are alike: two annotators' labels, and two of one annotator.
+    """Return the probability that two labels of one item are equal: by two annotators, and by one.
 
-    Over all pairs of labels: Σ_m Σ_c n_mc (n_mc − 1) / Σ_m n_m (n_m − 1), less the pairs of one annotator.
+    Over all pairs of labels: Σ_m Σ_c n_mc (n_mc − 1) / Σ_m n_m (n_m − 1), minus the pairs of one annotator.
     """
-    own = np.zeros(2)  # pairs of labels of one annotator on one item that are alike, and all of them
-    for rows in annotations.pieces():
+    within = np.zeros(2)  # equal pairs of labels of one annotator on one item, and all of them
+    for rows in annotations.chunks():
         item, annotator, label = (column[rows].astype(np.int64) for column in annotations.columns)
         pair = np.cumsum(np.append(0, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
         sizes = [np.bincount(pair * annotations.n_classes + label), np.bincount(pair)]
-        own += [float((n * (n - 1)).sum()) for n in sizes]
+        within += [float((n * (n - 1)).sum()) for n in sizes]
     counts = annotations.counts
     every = np.array([float((n * (n - 1)).sum()) for n in (counts, counts.sum(axis=1))])
-    alike, pairs = every - own
-    return alike / pairs if pairs else None, own[0] / own[1] if own[1] else None
+    equal, pairs = every - within
+    return equal / pairs if pairs else None, within[0] / within[1] if within[1] else None
 
 
 def repeated_pairs(annotations: Annotations) -> tuple[int, int]:
-    """Number of (item, annotator) pairs with several labels, and of those whose labels differ."""
+    """Return the number of (item, annotator) pairs with several labels, and of those that differ."""
     repeated = differing = 0
-    for rows in annotations.pieces():
+    for rows in annotations.chunks():
         item, annotator, label = (column[rows] for column in annotations.columns)
         first = np.flatnonzero(np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
         last = np.append(first[1:], len(item)) - 1
         repeated += int((last > first).sum())
-        # Rows are sorted by label within a pair, so all are alike where the first and the last are.
+        # rows of a pair are sorted by label: all are equal if the first and last are
         differing += int((label[last] != label[first]).sum())
     return repeated, differing
 
 
 def remarks(annotations: Annotations) -> tuple[str, ...]:
-    """What a person should know before these labels count: rows given twice, gold that nobody gave."""
-    said, again = [], 0
+    """Return notes on repeated rows, and on gold labels that no annotator gave."""
+    notes, n_repeats = [], 0
     if not annotations.anonymous:
-        for piece in annotations.pieces():  # rows are sorted by item, annotator and label
-            same = [np.diff(column[piece]) == 0 for column in annotations.columns]
-            again += int(np.all(same, axis=0).sum())
-    if again:
-        rows = "1 row repeats" if again == 1 else f"{again:,} rows repeat"
+        for rows in annotations.chunks():  # rows are sorted by item, annotator and label
+            same = [np.diff(column[rows]) == 0 for column in annotations.columns]
+            n_repeats += int(np.all(same, axis=0).sum())
+    if n_repeats:
+        repeats = "1 row repeats" if n_repeats == 1 else f"{n_repeats:,} rows repeat"
         shared = annotations.n_pairs > np.count_nonzero(np.diff(annotations.item_pointers))
         count = "all count" if shared else "hpgm counts them once, as no item has labels by two annotators"
-        said.append(
-            f"{rows} the item, annotator and label of another, and {count}; should they be copies, leave "
-            f"them out with {setting('duplicates', 'first')}"
+        notes.append(
+            f"{repeats} the item, annotator and label of another, and {count}; if they are copies, drop them "
+            f"with {setting('duplicates', 'first')}"
         )
     if annotations.gold is None or annotations.label_type == "numeric":
-        return tuple(said)
+        return tuple(notes)
     labelled = np.flatnonzero((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0))
-    alone = labelled[annotations.counts[labelled, annotations.gold[labelled]] == 0]
-    if len(alone):
-        items = "1 item has" if len(alone) == 1 else f"{len(alone):,} items have"
-        item, label = annotations.items[alone[0]], annotations.classes[annotations.gold[alone[0]]]
-        said.append(
+    unsupported = labelled[annotations.counts[labelled, annotations.gold[labelled]] == 0]
+    if len(unsupported):
+        n, first = len(unsupported), unsupported[0]
+        items = "1 item has" if n == 1 else f"{n:,} items have"
+        item, label = annotations.items[first], annotations.classes[annotations.gold[first]]
+        notes.append(
             f"{items} a gold label that no annotator gave it, such as {quoted(label)} for item "
-            f"{quoted(item)}; check those items, or the names of the classes in the table of gold"
+            f"{quoted(item)}; check these items, or the class names in the gold table"
         )
-    return tuple(said)
+    return tuple(notes)
 
 
-def parts(annotations: Annotations) -> tuple[int, int]:
-    """Number of groups of items and annotators that no label links, and the items in the largest.
+def connected_parts(annotations: Annotations) -> tuple[int, int]:
+    """Return the number of connected components of items and annotators, and the largest's items.
 
-    Some items at a time link the annotators that they share; what is kept is the group of each annotator.
+    Chunks of items are processed in turn, keeping the component of each annotator.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     N = annotations.n_annotators
     group: NDArray[Any] = np.arange(N)
-    for rows in annotations.pieces():
+    for rows in annotations.chunks():
         item, annotator = annotations.item[rows], annotations.annotator[rows]
         size = N + int(item[-1] - item[0]) + 1
         links = np.ones(len(item), np.int8), (N + item - item[0], group[annotator])
-        _, found = connected_components(coo_array(links, shape=(size, size)), directed=False)
-        group = found[:N][group]
-    # An item is where its first annotator is.
+        _, component = connected_components(coo_array(links, shape=(size, size)), directed=False)
+        group = component[:N][group]
+    # an item is in the component of its first annotator
     starts = annotations.item_pointers[:-1][np.diff(annotations.item_pointers) > 0]
     sizes = np.bincount(group[annotations.annotator[starts]])
     return int((sizes > 0).sum()), int(sizes.max(initial=0))
 
 
-def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:
-    """Number of labelled items with a gold label, and the share that their most frequent label gets right."""
+def _compare_with_gold(annotations: Annotations) -> tuple[int | None, float | None]:
+    """Return the number of labelled items with gold, and the accuracy of their most frequent label."""
     if annotations.gold is None:
         return None, None
     judged = (annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)

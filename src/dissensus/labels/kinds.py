@@ -1,19 +1,19 @@
-"""What kind of answer a label is, told from the labels or as declared.
+"""Types of labels, inferred from the data or declared.
 
 nominal
-    one of some classes, all alike
+    one of several classes, without order
 ordinal
-    one of some classes that have an order (the order of the class vocabulary)
+    one of several ordered classes (in the order of the class vocabulary)
 numeric
     a number; the classes are the numbers that occur
 multi
     a set of classes; the vocabulary's entries are JSON lists, such as ``["a", "b"]``
 pairwise
-    which of two things is better: ``left``, ``tie`` or ``right``; the item table names the two
+    which of two options is better: ``left``, ``tie`` or ``right``; the item table names the two
 
-Numbers are recognised: many different ones are numeric, a few are ordinal where the disagreements bear it out
-(labels of one item lie nearer to each other than in most other orders of the classes). Words are never taken
-to be ordered unless somebody says so.
+Numbers are recognised: many different ones are numeric, a few are ordinal if disagreements follow their order
+(labels of one item lie nearer to each other than in most other orders of the classes). Words are taken to be
+ordered only if declared so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_choice, setting
 from dissensus.labels.rows import canonical_rows, with_rows
-from dissensus.labels.vocabulary import Vocabulary, encode, is_text, quoted
+from dissensus.labels.vocabulary import Vocabulary, encode, is_string_type, quoted
 from dissensus.numerics import Array
 
 if TYPE_CHECKING:
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 
 LabelType = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
 LABEL_TYPES: tuple[LabelType, ...] = get_args(LabelType)
-MOST_GRADES = 15  # different numbers that are still taken for classes
+MAX_GRADES = 15  # distinct numbers up to which numbers are classes
 WINNERS = ("left", "tie", "right")  # the classes of pairwise labels, in this order
-SEPARATORS = ("|", ";", ",")  # that people put between the classes of a set
+SEPARATORS = ("|", ";", ",")  # between the classes of a set
 
-_FEWEST = 3  # classes that can have an order worth speaking of
-_LOOKED_AT = 20_000  # items that tell whether numbers are grades
-_ORDERS = 2_000  # orders that the numbers' own is compared with, where there are more
-_FEW_LABELS = 1_000
-_IN_FRONT = 0.07  # share of the orders that may fit the disagreements better
-_IN_FRONT_OF_FEW = 0.35  # the same where there are few labels to tell by
+MIN_ORDERED_CLASSES = 3
+MAX_ORDER_ITEMS = 20_000  # items used to test whether numbers are ordered
+RANDOM_ORDERS = 2_000  # orders compared, where there are more than 6 classes
+MIN_ORDER_LABELS = 1_000
+MAX_BETTER_ORDERS, MAX_BETTER_IF_FEW_LABELS = 0.07, 0.35  # share of orders that may fit better
 
-_NO_ANSWER = frozenset({"na", "n/a", "null", "nan", "-", "?", "#n/a"})  # words that hardly are a class
-_MAYBE_NONE = frozenset({"none", "missing", "unknown", "."})  # words that are a class in many sets
-_RARE = 0.05  # of all labels
+NO_ANSWER_WORDS = frozenset({"na", "n/a", "null", "nan", "-", "?", "#n/a"})  # hardly ever a class
+POSSIBLE_NO_ANSWER_WORDS = frozenset({"none", "missing", "unknown", "."})  # often a class
+RARE_CLASS_SHARE = 0.05
 
 # Ordered scales in English, each from one end to the other.
 SCALES = (
@@ -89,73 +88,60 @@ SCALES = (
 
 
 def check_label_type(owner: str, label_type: str | None) -> None:
-    """One of the five words, or None."""
+    """Raise an error unless the type is valid or None."""
     if label_type is not None and label_type not in LABEL_TYPES:
         raise bad_choice(owner, "label_type", LABEL_TYPES, str(label_type))
 
 
-def refuse_wrong_kind(annotations: Annotations) -> None:
-    """Labels that cannot be of the type they are said to be."""
+def check_labels(annotations: Annotations) -> None:
+    """Raise an error if the labels do not fit their type."""
     kind, classes = annotations.label_type, annotations.class_vocabulary
+    nominal, ordinal, multi = (setting("label_type", name) for name in ("nominal", "ordinal", "multi"))
     if kind == "numeric" and annotations.class_values is None:
-        stranger = next(name for name in classes if not is_number(name))
-        raise DataError(
-            f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
-            f"correct it, or say {setting('label_type', 'ordinal')} or {setting('label_type', 'nominal')}"
-        )
+        word = quoted(next(name for name in classes if not is_number(name)))
+        remedy = f"correct it, or use {ordinal} or {nominal}"
+        raise DataError(f"label {word} is not a number, so the labels are not numeric; {remedy}")
     if kind == "multi" and not all(str(name).startswith("[") for name in classes):
-        raise DataError(
-            f"label {quoted(classes[0])} is no set of classes; read sets from lists, "
-            f"with {setting('separator')}, or with {setting('label_type', 'multi')}"
-        )
+        remedy = f"read sets from lists, with {setting('separator')}, or with {multi}"
+        raise DataError(f"label {quoted(classes[0])} is not a set of classes; {remedy}")
     if kind == "pairwise" and not set(map(str, classes)) <= set(WINNERS):
-        raise DataError(
-            f"the labels of pairwise data are {', '.join(WINNERS)}; got {quoted(classes[0])}; "
-            "give a table with two columns for what is compared and one for the winner"
-        )
+        problem = f"the labels of pairwise data are {', '.join(WINNERS)}; got {quoted(classes[0])}"
+        raise DataError(f"{problem}; pass a table with two columns of options and one of winners")
 
 
 def is_number(name: object) -> bool:
-    """Whether a name is a finite number."""
+    """Check whether a name is a finite number."""
     try:
         return bool(np.isfinite(float(name)))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
 
 
-# ---- telling from the data ----------------------------------------------------------------------------
+# ---- inference from the data --------------------------------------------------------------------------
 
 
-def recognised(annotations: Annotations) -> tuple[LabelType, tuple[str, ...]]:
-    """The type of labels that nobody named, and what is worth a word about that."""
+def infer_label_type(annotations: Annotations) -> tuple[LabelType, tuple[str, ...]]:
+    """Infer the type of labels, and return it with notes for the user."""
     P = annotations.n_classes
     nominal, ordinal, numeric = (setting("label_type", kind) for kind in ("nominal", "ordinal", "numeric"))
     if annotations.class_values is None:
-        return "nominal", _offers(annotations)
-    if P > MOST_GRADES:
-        return "numeric", (
-            f"{P:,} different numbers are read as numeric ratings; say {ordinal} or {nominal} if they are "
-            "classes",
-        )
-    if P < _FEWEST:
+        return "nominal", _suggestions(annotations)
+    if P > MAX_GRADES:
+        remedy = f"use {ordinal} or {nominal} if they are classes"
+        return "numeric", (f"{P:,} distinct numbers are read as numeric ratings; {remedy}",)
+    if P < MIN_ORDERED_CLASSES:
         return "nominal", ()
-    few = annotations.n_labels < _FEW_LABELS
-    if bears_out(disagreements(annotations), _IN_FRONT_OF_FEW if few else _IN_FRONT):
-        return "ordinal", (
-            f"labels are {P} numbers, read as an ordered scale; say {nominal} if they are only names, "
-            f"{numeric} if their mean is wanted",
-        )
-    return "nominal", (
-        f"labels are {P} numbers, and disagreements do not follow their order: read as names; say {ordinal} "
-        "if they are a scale",
-    )
+    few = annotations.n_labels < MIN_ORDER_LABELS
+    if follows_order(disagreements(annotations), MAX_BETTER_IF_FEW_LABELS if few else MAX_BETTER_ORDERS):
+        remedy = f"use {nominal} if they are names, or {numeric} to estimate their mean"
+        return "ordinal", (f"labels are {P} numbers, read as an ordered scale; {remedy}",)
+    reason = "disagreements do not follow their order: read as names"
+    return "nominal", (f"labels are {P} numbers, and {reason}; use {ordinal} if they are a scale",)
 
 
 def disagreements(annotations: Annotations) -> Array:
-    """(classes, classes): how often labels of one item were c and k, beside what chance would give."""
-    step = max(1, annotations.n_items // _LOOKED_AT)
-    part = annotations if step == 1 else annotations.take_items(np.arange(0, annotations.n_items, step))
-    counts = part.counts.astype(np.float64)
+    """Return (classes, classes) how often labels of one item are c and k, relative to chance."""
+    counts = annotations.counts[:: max(1, annotations.n_items // MAX_ORDER_ITEMS)].astype(np.float64)
     paired = counts[counts.sum(axis=1) > 1]
     # o_ck / (n_c n_k), with o_ck = Σ_i n_ic n_ik / (n_i − 1) and n_c = Σ_i n_ic
     together = (paired / (paired.sum(axis=1, keepdims=True) - 1)).T @ paired
@@ -163,139 +149,127 @@ def disagreements(annotations: Annotations) -> Array:
     return np.asarray(together / np.outer(totals, totals))
 
 
-def bears_out(together: Array, in_front: float = _IN_FRONT) -> bool:
-    """Whether neighbours are confused more than classes far apart: few other orders of them fit better."""
+def follows_order(together: Array, max_better: float = MAX_BETTER_ORDERS) -> bool:
+    """Check whether the order fits disagreements better than most other orders of the classes."""
     P = len(together)
-    orders = np.array(list(itertools.permutations(range(P)))) if P <= 6 else None
-    if orders is None:
+    if P <= 6:
+        orders = np.array(list(itertools.permutations(range(P))))
+    else:
         rng = np.random.default_rng(P)
-        orders = np.stack([np.arange(P), *(rng.permutation(P) for _ in range(_ORDERS))])
-    # Σ_ck s_ck |place of c − place of k|: small where classes that go together are near
-    places = np.argsort(orders, axis=1)
-    own, *others = ((together * np.abs(np.subtract.outer(place, place))).sum() for place in places)
-    return float(np.mean(np.array(others) < own * (1 - 1e-9))) <= in_front
+        orders = np.stack([np.arange(P), *(rng.permutation(P) for _ in range(RANDOM_ORDERS))])
+    # Σ_ck s_ck |rank of c − rank of k|: small if classes that are confused are near
+    ranks = np.argsort(orders, axis=1)
+    cost, *others = ((together * np.abs(np.subtract.outer(rank, rank))).sum() for rank in ranks)
+    return float(np.mean(np.array(others) < cost * (1 - 1e-9))) <= max_better
 
 
-def _offers(annotations: Annotations) -> tuple[str, ...]:
-    """The order of a known scale, words for no answer, and sets written as texts: offered, not assumed."""
+def _suggestions(annotations: Annotations) -> tuple[str, ...]:
+    """Return notes that suggest a known scale, words for missing labels, or sets written as texts."""
     names = [str(name) for name in annotations.classes]
-    order, notes = known_order(names), []
-    # Where all others are numbers, or where it is rare, "none" may mean that there is no label.
-    maybe = _NO_ANSWER | _MAYBE_NONE
+    order, notes = scale_order(names), []
+    # If all others are numbers, or it is rare, "none" may mean a missing label.
+    maybe = NO_ANSWER_WORDS | POSSIBLE_NO_ANSWER_WORDS
     others = [name for name in names if name.casefold() not in maybe]
     numeric = bool(others) and all(map(is_number, others))
-    rare = annotations.class_counts < _RARE * annotations.n_labels
-    words_for_none = [maybe if numeric or few else _NO_ANSWER for few in rare]
-    nothing = [name for name, none in zip(names, words_for_none, strict=True) if name.casefold() in none]
-    if nothing:
-        words = ", ".join(map(quoted, nothing))
-        notes.append(
-            f"{words} may mean that there is no label; if so, say {setting('missing_words', nothing)}"
-        )
+    rare = annotations.class_counts < RARE_CLASS_SHARE * annotations.n_labels
+    missing_words = [maybe if numeric or few else NO_ANSWER_WORDS for few in rare]
+    missing = [name for name, words in zip(names, missing_words, strict=True) if name.casefold() in words]
+    if missing:
+        shown = ", ".join(map(quoted, missing))
+        notes.append(f"{shown} may mean a missing label; if so, use {setting('missing_words', missing)}")
     if order is not None:
         scale = setting("classes", "<".join(order))
-        notes.append(f"the labels look like a scale; if they are ordered, say {scale}")
+        notes.append(f"the labels look like a scale; if they are ordered, use {scale}")
     for mark in SEPARATORS:
         several = [name for name in names if mark in name]
         parts = [part.strip() for name in several for part in name.split(mark) if part.strip()]
-        n_known, n_parts = len(set(parts) & set(names)), len(set(parts))
-        # the mark cuts labels into other labels, or into parts that come again and again
-        if len(several) > 1 and (2 * n_known > n_parts or len(parts) >= 2 * n_parts):
-            notes.append(
-                f"labels such as {quoted(several[0])} may be sets; if so, say {setting('separator', mark)}"
-            )
+        n_labels, n_parts = len(set(parts) & set(names)), len(set(parts))
+        # the parts are labels themselves, or occur repeatedly
+        if len(several) > 1 and (2 * n_labels > n_parts or len(parts) >= 2 * n_parts):
+            remedy = f"use {setting('separator', mark)}"
+            notes.append(f"labels such as {quoted(several[0])} may be sets; if so, {remedy}")
     return tuple(notes)
 
 
-def known_order(names: list[str]) -> list[str] | None:
-    """The names in the order of an English scale that has them all; None where there is none."""
+def scale_order(names: list[str]) -> list[str] | None:
+    """Return the names in the order of an English scale that contains them all, or None."""
     plain = {" ".join(name.replace("_", " ").replace("-", " ").casefold().split()): name for name in names}
-    if len(plain) < max(_FEWEST, len(names)):
+    if len(plain) < max(MIN_ORDERED_CLASSES, len(names)):
         return None
-    for scale in SCALES:
-        words = scale.split("|")
-        if set(plain) <= set(words):
-            return [plain[word] for word in words if word in plain]
-    return None
+    scales = (scale.split("|") for scale in SCALES)
+    words = next((words for words in scales if set(plain) <= set(words)), None)
+    return None if words is None else [plain[word] for word in words if word in plain]
 
 
 def class_values(annotations: Annotations) -> Array:
-    """(classes,): what the names say as numbers, or the places of ordinal classes in their order."""
-    values = annotations.class_values
-    if values is not None:
-        return values
-    numbers = [name for name in annotations.classes if is_number(name)]
-    if numbers:
-        stranger = next(name for name in annotations.classes if not is_number(name))
-        raise DataError(
-            f"the classes are a scale of numbers, and {quoted(stranger)} is none; "
-            f"remove its labels, or say {setting('label_type', 'nominal')}"
-        )
+    """Return (classes,) the classes as numbers, or the ranks of ordered words."""
+    if annotations.class_values is not None:
+        return annotations.class_values
+    words = [name for name in annotations.classes if not is_number(name)]
+    if len(words) < annotations.n_classes:
+        problem = f"the classes are a scale of numbers, but {quoted(words[0])} is not a number"
+        raise DataError(f"{problem}; remove its labels, or use {setting('label_type', 'nominal')}")
     return np.arange(annotations.n_classes, dtype=np.float64)
 
 
 # ---- sets of classes ----------------------------------------------------------------------------------
-# Written as JSON lists, one entry of the class vocabulary for each set.
+# Each set is one entry of the class vocabulary, written as a JSON list.
 
 
-def written(members: Iterable[str]) -> str:
-    """A set as text: a JSON list, sorted, each class once."""
+def format_set(members: Iterable[str]) -> str:
+    """Return a set as text: a sorted JSON list."""
     return json.dumps(sorted(set(members)), ensure_ascii=False)
 
 
-def members_of(text: str) -> list[str]:
-    """The classes of a set written by :func:`written`."""
+def parse_set(text: str) -> list[str]:
+    """Return the classes of a set written by :func:`format_set`."""
     try:
-        found = json.loads(text)
+        members = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, list):
-        raise DataError(f'{text!r} is no set of classes; write one as a JSON list, such as ["a", "b"]')
-    return [str(name) for name in found]
+        members = None
+    if not isinstance(members, list):
+        raise DataError(f'{text!r} is not a set of classes; write it as a JSON list, such as ["a", "b"]')
+    return [str(name) for name in members]
 
 
 def membership(classes: Vocabulary) -> tuple[NDArray[np.bool_], list[str]]:
-    """(sets, members): which classes each set of the vocabulary has, and the classes in order."""
-    sets = [members_of(str(text)) for text in classes]
+    """Return (sets, classes) whether each set contains each class, and the sorted classes."""
+    sets = [parse_set(str(text)) for text in classes]
     names = sorted({name for members in sets for name in members})
-    place = {name: k for k, name in enumerate(names)}
-    table = np.zeros((len(sets), len(names)), dtype=bool)
-    for row, members in enumerate(sets):
-        table[row, [place[name] for name in members]] = True
-    return table, names
+    table = np.array([[name in members for name in names] for members in sets], dtype=bool)
+    return table.reshape(len(sets), len(names)), names
 
 
 def as_sets(annotations: Annotations) -> Annotations:
-    """All labels of one (item, annotator) pair as one answer, a set; answers that are sets stay so."""
+    """Combine all labels of an (item, annotator) pair into one set; labels that are sets stay the same."""
     if annotations.n_classes and all(str(name).startswith("[") for name in annotations.classes):
         return annotations
     names = [str(name) for name in annotations.classes]
     starts = np.flatnonzero(np.diff(annotations.pair, prepend=-1))
     stops = np.append(starts[1:], annotations.n_labels)
-    texts = [written(names[p] for p in annotations.label[a:b]) for a, b in zip(starts, stops, strict=True)]
+    texts = [format_set(names[p] for p in annotations.label[a:b]) for a, b in zip(starts, stops, strict=True)]
     label, classes = encode(pa.array(texts, pa.string()), "label")
     rows = annotations.item[starts], annotations.annotator[starts], label
     return with_rows(annotations, *rows, class_vocabulary=classes, gold=None)
 
 
-def without_case(annotations: Annotations, classes: Sequence[Any] | None = None) -> Annotations:
-    """Merge classes that differ only by case or white space around them, into the most frequent spelling.
+def merge_case(annotations: Annotations, classes: Sequence[Any] | None = None) -> Annotations:
+    """Merge classes that differ only by case or surrounding white space, under the most frequent spelling.
 
-    With ``classes`` the spelling is theirs, and so is the order; a label that is none of them is an error.
+    ``classes`` gives the spelling and order instead; a label that is not among them is an error.
     """
-    if not is_text(annotations.class_vocabulary.arrow.type):
+    if not is_string_type(annotations.class_vocabulary.arrow.type):
         return annotations
     sets = annotations.label_type == "multi"
-    parts = [members_of(name) if sets else [name] for name in annotations.classes]
-    often: dict[str, Counter[str]] = {}
+    parts = [parse_set(name) if sets else [name] for name in annotations.classes]
+    n_uses: Counter[str] = Counter()
     for members, n in zip(parts, annotations.class_counts, strict=True):
-        for name in members:
-            often.setdefault(_caseless(name), Counter())[name] += int(n)
-    spelled = {key: max(names, key=lambda name: (names[name], name)) for key, names in often.items()}
-    if classes is not None:
-        spelled |= {_caseless(str(name)): str(name) for name in classes}
+        n_uses.update(dict.fromkeys(members, int(n)))
+    by_frequency = sorted(n_uses, key=lambda name: (n_uses[name], name))
+    spelled = {_caseless(name): name for name in by_frequency}  # the last one, the most frequent, remains
+    spelled |= {_caseless(str(name)): str(name) for name in classes or ()}
     merged = [[spelled[_caseless(name)] for name in members] for members in parts]
-    names = [written(members) if sets else members[0] for members in merged]
+    names = [format_set(members) if sets else members[0] for members in merged]
     distinct, vocabulary = encode(pa.array(names, pa.string()), "label", order=None if sets else classes)
     sizes = annotations.n_items, annotations.n_annotators, len(vocabulary)
     item, annotator = annotations.item.copy(), annotations.annotator.copy()
@@ -308,9 +282,9 @@ def _caseless(name: str) -> str:
 
 
 def set_distances(classes: Vocabulary, level: str) -> Array:
-    """(sets, sets): Jaccard's or MASI's distance of every two sets of a vocabulary.
+    """Return (sets, sets) Jaccard or MASI distances of the sets of a vocabulary.
 
-    Jaccard: 1 − |A ∩ B| / |A ∪ B|; two empty sets are alike. MASI: 1 − Jaccard × monotonicity (Passonneau
+    Jaccard: 1 − |A ∩ B| / |A ∪ B|; two empty sets are equal. MASI: 1 − Jaccard × monotonicity (Passonneau
     2006), which is 1 for equal sets, 2/3 where one contains the other, 1/3 where they overlap, 0 otherwise.
     """
     table, _ = membership(classes)

@@ -1,4 +1,4 @@
-"""The paper's generative process (Algorithm 1) as a simulator: labels whose truth is known.
+"""Simulator of the paper's generative process (Algorithm 1): labels with known parameters.
 
 Θ_kl ~ Dir_P(α),  ψ ~ Dir_K(γ),  Ω ~ Dir_L(τ)
 w_m ~ Cat(ψ),  z_n ~ Cat(Ω),  y_mn ~ Cat(Θ_{w_m, z_n})  for every assigned pair (m, n)
@@ -15,23 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import bad_parameter
+from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Vocabulary
-from dissensus.numerics import concentration
+from dissensus.numerics import Array, concentration
 from dissensus.params import check_rules, choice, dirichlet, integer
 
-Array = NDArray[np.float64]
 Load = Literal["even", "long-tail"]
 
-TAIL_SIGMA = 1.5  # spread of the log-normal loads; real platforms' busiest tenth give half of the labels
-CHUNK_CELLS = 1 << 22  # (item, annotator) keys drawn at a time
-CROWD_PER_LABEL = 30  # annotators per label of an item above which repeats are rare enough to draw again
+LONG_TAIL_SIGMA = 1.5  # of log-normal loads: as on real platforms, the busiest tenth give half of the labels
+KEYS_PER_CHUNK = 1 << 22  # (item, annotator) keys drawn at a time
+MIN_CROWD_PER_LABEL = 30  # annotators per label of an item from which rejection sampling is efficient
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulated annotations and what they were made from."""
+    """Simulated annotations and their parameters."""
 
     annotations: Annotations
     theta: Array  # (K, L, P)
@@ -42,18 +41,18 @@ class Simulation:
 
     @property
     def population(self) -> Array:
-        """(items, classes): Σ_l Ω_l Θ_{w_m,l}, what the whole population would answer (Eq. infer)."""
-        of_cluster: Array = np.einsum("l,klp->kp", self.omega, self.theta)
-        return of_cluster[self.item_cluster]
+        """Population's answers (items, classes), Σ_l Ω_l Θ_{w_m,l} (Eq. infer)."""
+        return self._answers(self.omega)
 
     @property
     def population_by_load(self) -> Array:
-        """The same with annotators weighted by how much they labelled, as empirical distributions do."""
-        share = np.bincount(
-            self.annotator_cluster, self.annotations.annotator_load, minlength=len(self.omega)
-        )
-        of_cluster: Array = np.einsum("l,klp->kp", share / share.sum(), self.theta)
-        return of_cluster[self.item_cluster]
+        """Population's answers with annotators weighted by their labels, as in empirical distributions."""
+        load = np.bincount(self.annotator_cluster, self.annotations.annotator_load, len(self.omega))
+        return self._answers(load / load.sum())
+
+    def _answers(self, weights: Array) -> Array:
+        by_cluster: Array = np.einsum("l,klp->kp", weights, self.theta)
+        return by_cluster[self.item_cluster]
 
 
 def simulate(
@@ -71,35 +70,34 @@ def simulate(
     pairs: Any = None,
     seed: int = 0,
 ) -> Simulation:
-    """Labels from the paper's generative process, and the truth behind them.
+    """Simulate labels from the paper's generative process.
 
     Parameters
     ----------
     n_items
-        How many items there are.
+        Number of items.
     n_annotators
-        How many annotators there are.
+        Number of annotators.
     n_classes
-        How many classes there are.
+        Number of classes.
     n_item_clusters
-        Clusters of items (K).
+        Number of item clusters (K).
     n_annotator_clusters
-        Clusters of annotators (L).
+        Number of annotator clusters (L).
     labels_per_item
-        Different annotators who label each item.
+        Number of annotators of each item.
     load
         ``"even"``, or ``"long-tail"``: a few annotators give most of the labels, in proportion to
         log-normal weights.
     alpha
-        Dirichlet parameter of the answers of each pair of clusters: a number, or a list with one for each
-        class.
+        Dirichlet parameter of the answers of each pair of clusters: a number, or one per class.
     gamma
-        The same for the sizes of the item clusters.
+        Dirichlet parameter of the sizes of the item clusters.
     tau
-        The same for the sizes of the annotator clusters.
+        Dirichlet parameter of the sizes of the annotator clusters.
     pairs
-        Labels (a frame, a path or Annotations) whose items, annotators and pairs are kept while each label
-        is drawn anew; what else decides who labels what must then be left out.
+        Labels (a frame, a path or Annotations) whose items, annotators and pairs are used, with new labels;
+        the arguments that would determine these must then be left out.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
@@ -109,13 +107,11 @@ def simulate(
     K, L, P = n_item_clusters, n_annotator_clusters, n_classes
     M, N = (n_items, n_annotators) if pairs is None else (pairs.n_items, pairs.n_annotators)
     theta = rng.dirichlet(np.broadcast_to(concentration("simulate", "alpha", alpha, P), P), size=(K, L))
-    psi, omega = (
-        rng.dirichlet(np.broadcast_to(concentration("simulate", name, given, n), n))
-        for name, given, n in (("gamma", gamma, K), ("tau", tau, L))
-    )
+    psi = rng.dirichlet(np.broadcast_to(concentration("simulate", "gamma", gamma, K), K))
+    omega = rng.dirichlet(np.broadcast_to(concentration("simulate", "tau", tau, L), L))
     w, z = rng.choice(K, M, p=psi), rng.choice(L, N, p=omega)
     if pairs is None:
-        weights = rng.lognormal(0, TAIL_SIGMA, N) if load == "long-tail" else np.ones(N)
+        weights = rng.lognormal(0, LONG_TAIL_SIGMA, N) if load == "long-tail" else np.ones(N)
         annotator = assign(M, weights, labels_per_item, rng).ravel()
         item = np.repeat(np.arange(M, dtype=np.int32), labels_per_item)
         names = _names("item", M), _names("annotator", N)
@@ -123,22 +119,22 @@ def simulate(
         item, annotator = pairs.item, pairs.annotator
         names = pairs.item_vocabulary, pairs.annotator_vocabulary
     label = draw(theta.reshape(K * L, -1), w[item] * L + z[annotator], rng)
-    if pairs is not None:  # a pair that is labelled more than once
+    if pairs is not None:  # restore the order within pairs with several labels
         label = label[np.lexsort([label, annotator, item])]
     annotations = Annotations(item, annotator, label, *names, _names("class", P))
     return Simulation(annotations, theta, psi, omega, w, z)
 
 
 def assign(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """(items, per_item): different annotators for each item, sorted, chances in proportion to weights.
+    """Draw (items, per_item) different annotators for each item, sorted, with probability ∝ weight.
 
-    Annotators are drawn one after another; one that an item already has is drawn again. In a crowd so small
-    that this would often happen, the smallest of Exp(1)/weight are taken: the same distribution.
+    Annotators are drawn one by one, rejecting repeats. In a small crowd, where repeats are frequent, those
+    with the smallest Exp(1) / weight are chosen: the same distribution.
     """
     N = len(weights)
     chosen = np.full((n_items, per_item), -1, dtype=np.int32)
-    if CROWD_PER_LABEL * per_item > N or weights.max() > weights.sum() / 2:
-        rows_at_once = max(1, CHUNK_CELLS // N)
+    if MIN_CROWD_PER_LABEL * per_item > N or weights.max() > weights.sum() / 2:
+        rows_at_once = max(1, KEYS_PER_CHUNK // N)
         for start in range(0, n_items, rows_at_once):
             part = slice(start, min(start + rows_at_once, n_items))
             keys = rng.exponential(size=(part.stop - part.start, N)) / weights
@@ -158,20 +154,20 @@ def assign(n_items: int, weights: Array, per_item: int, rng: np.random.Generator
 
 
 def draw(distributions: Array, which: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
-    """One class from row ``which[e]`` of the distributions for every e, by inversion."""
+    """Draw one class from row ``which[e]`` of the distributions for every e, by inversion."""
     P = distributions.shape[1]
-    # Shifting row i's cumulative sums by i makes one sorted array, searched once for all draws.
+    # row i's cumulative sums, shifted by i, form one sorted array for all draws
     cumulative = np.cumsum(distributions, axis=1)
     steps = (cumulative / cumulative[:, -1:] + np.arange(len(distributions))[:, None]).ravel()
-    place = np.searchsorted(steps, which + rng.random(len(which)), side="right")
-    label: NDArray[np.int32] = np.clip(place - which * P, 0, P - 1).astype(np.int32)
+    index = np.searchsorted(steps, which + rng.random(len(which)), side="right")
+    label: NDArray[np.int32] = np.clip(index - which * P, 0, P - 1).astype(np.int32)
     return label
 
 
-def _names(what: str, n: int) -> Vocabulary:
-    """Names that sort in the order of their numbers."""
+def _names(role: str, n: int) -> Vocabulary:
+    """Return names that sort in the order of their numbers."""
     width = len(str(n))
-    return Vocabulary([f"{what[0]}{i:0{width}d}" for i in range(1, n + 1)], what)
+    return Vocabulary([f"{role[0]}{i:0{width}d}" for i in range(1, n + 1)], role)
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -180,17 +176,13 @@ def _check(values: dict[str, Any]) -> None:
     rules |= {name: dirichlet(0.0, open_low=True) for name in ("alpha", "gamma", "tau")}
     rules["load"] = choice("even", "long-tail")
     check_rules("simulate", rules, **{name: values[name] for name in rules})
-    given = values["pairs"]
-    if given is None:
-        if values["labels_per_item"] > values["n_annotators"]:
-            n_labels = values["labels_per_item"]
-            raise bad_parameter("simulate", "labels_per_item", "at most n_annotators", n_labels)
-        return
-    if given.anonymous or not given.n_labels:
-        raise bad_parameter("simulate", "pairs", "labels that say who labelled what, or None", given)
-    for name in ("n_items", "n_annotators", "labels_per_item", "load"):
+    pairs, n_labels = values["pairs"], values["labels_per_item"]
+    if pairs is None and n_labels > values["n_annotators"]:
+        raise bad_parameter("simulate", "labels_per_item", "at most n_annotators", n_labels)
+    if pairs is not None and (pairs.anonymous or not pairs.n_labels):
+        raise bad_parameter("simulate", "pairs", "labels with annotators, or None", pairs)
+    for name in ("n_items", "n_annotators", "labels_per_item", "load") if pairs is not None else ():
         default = inspect.signature(simulate).parameters[name].default
         if values[name] != default:
-            raise bad_parameter(
-                "simulate", name, f"left at {default!r} with pairs, which decides it", values[name]
-            )
+            rule = f"left at {default!r} with pairs, which determines it"
+            raise bad_parameter("simulate", name, rule, values[name])

@@ -1,1 +1,1 @@
-"""Labels and fits that do not fit into memory, or that take more than one machine."""
+"""Labels and fits that exceed the memory of one process, or use several machines."""

@@ -1,9 +1,9 @@
-"""A fit's checkpoints: its state every few iterations, so that a run that was stopped resumes where it was.
+"""Checkpoints of a fit: its state every few iterations, from which a stopped run resumes.
 
-A checkpoint is a folder that takes its name when it is whole. It holds the numbers of the state and the
-objectives so far (tables/arrays.py); arrays that are files already (messages that do not fit into memory)
-get a second name there, with a checksum. Nothing in it is ever executed, and what is resumed continues with
-the same bits. States are dataclasses of arrays, numbers and other such dataclasses.
+A checkpoint is a folder that is renamed to its final name when complete. It contains the arrays of the state
+and the objectives so far (tables/arrays.py); arrays that are already files (messages that exceed memory) are
+hard-linked, with a checksum. Nothing in it is executed, and a resumed fit gives identical bits. States are
+dataclasses of arrays, numbers and other such dataclasses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import os
 import re
 import shutil
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,51 +23,52 @@ import numpy as np
 
 from dissensus.engine import Checkpoint, State
 from dissensus.errors import DataError, ModelFileError, setting, system_words
-from dissensus.large.file_arrays import file_checksum, place_in_file
+from dissensus.large.file_arrays import LOCK_FILE, file_checksum, file_location
 from dissensus.tables.arrays import read_arrays, write_arrays
-from dissensus.tables.atomic import sync
+from dissensus.tables.atomic import sync, take_lock
 
-STEP = re.compile(r"step-\d{6}")
+STEP_NAME = re.compile(r"step-\d{6}")
 STATE_FILE = "state.safetensors"
-STEPS_KEPT = 2  # the last checkpoint, and the one before it in case the last is damaged
+MAX_LOCK_ATTEMPTS = 20  # attempts while other runs take and release the lock
+STEPS_KEPT = 2  # the last checkpoint, and the previous one in case the last is damaged
 
 
 class Checkpoints:
-    """The checkpoints of one fit. ``folder`` makes and locks its folder, when first asked for."""
+    """Checkpoints of one fit; ``folder`` creates and locks the folder on first call."""
 
     def __init__(self, folder: Callable[[], Path], every: int) -> None:
         self.every = every  # iterations between two checkpoints
         self._folder = folder
 
     def latest(self, name: str, kind: type[State]) -> Checkpoint[State] | None:
-        """The last checkpoint of a loop, or the one before it where that is damaged."""
-        *before, last = [None, *_steps(self._folder() / name)]
+        """Read the last checkpoint of a loop, or the previous one if the last is damaged."""
+        *earlier, last = [None, *_steps(self._folder() / name)]
         if last is None:
             return None
         try:
             return _read(last, kind)
         except DataError:
-            if before[-1] is None:
+            if earlier[-1] is None:
                 raise
-        reached = _read(before[-1], kind)
+        checkpoint = _read(earlier[-1], kind)
         shutil.rmtree(last, ignore_errors=True)
-        return reached
+        return checkpoint
 
-    def write(self, name: str, reached: Checkpoint[Any]) -> None:
-        """Keep a state where it is due: after every few iterations, and when the loop has stopped."""
-        if reached.done % self.every and not reached.stopped:
+    def write(self, name: str, checkpoint: Checkpoint[Any]) -> None:
+        """Write a checkpoint if it is due: every few iterations, and at the end of the loop."""
+        if checkpoint.done % self.every and not checkpoint.stopped:
             return
-        folder, step = self._folder() / name, f"step-{reached.done:06d}"
+        folder, step = self._folder() / name, f"step-{checkpoint.done:06d}"
         target, temporary = folder / step, folder / f".{step}"
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
-            _write(temporary, reached)
+            _write(temporary, checkpoint)
             shutil.rmtree(target, ignore_errors=True)
             temporary.rename(target)
             sync(folder)
         except OSError as error:
-            raise cannot_write(folder, error) from error
+            raise checkpoint_error(folder, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         for old in _steps(folder)[:-STEPS_KEPT]:
@@ -74,42 +76,72 @@ class Checkpoints:
 
 
 def _steps(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("step-*") if STEP.fullmatch(path.name))
+    return sorted(path for path in folder.glob("step-*") if STEP_NAME.fullmatch(path.name))
 
 
-def cannot_write(folder: Path, error: OSError) -> DataError:
-    """The error for a folder that does not take checkpoints."""
-    remedy = f"name another directory with {setting('checkpoint')}"
+def checkpoint_error(folder: Path, error: OSError) -> DataError:
+    """Return the error for a checkpoint folder that cannot be written."""
+    remedy = f"choose another directory with {setting('checkpoint')}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = "make room there and run the same again: it resumes from the last one"
+        remedy = "free some space and run the same command again: it resumes from the last checkpoint"
     return DataError(f"{folder}: a checkpoint cannot be written ({system_words(error)}); {remedy}")
+
+
+@contextmanager
+def checkpoint_folder(folder: Path) -> Iterator[Path]:
+    """Create and lock a folder of checkpoints; it is removed afterwards if empty."""
+    try:
+        handle = _lock(folder)
+    except OSError as error:
+        raise checkpoint_error(folder, error) from error
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            (folder / LOCK_FILE).unlink()
+            folder.rmdir()
+        os.close(handle)
+
+
+def _lock(folder: Path) -> int:
+    """Lock a folder and return the handle; a lock whose file was removed meanwhile is invalid."""
+    for _ in range(MAX_LOCK_ATTEMPTS):
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            handle = os.open(folder / LOCK_FILE, os.O_CREAT | os.O_RDWR)
+            free = take_lock(handle) is not False
+            if free and os.fstat(handle).st_nlink:
+                return handle
+            os.close(handle)
+            if not free:
+                break
+    problem = f"another run is using this checkpoint ({folder})"
+    raise DataError(f"{problem}; wait for it, or choose another directory")
 
 
 # ---- states as files ----------------------------------------------------------------------------------
 
 
-def _write(folder: Path, reached: Checkpoint[Any]) -> None:
-    arrays: dict[str, Any] = {"trace": np.array(reached.trace, np.float64)}
-    _take_apart(reached.state, "state", arrays)
+def _write(folder: Path, checkpoint: Checkpoint[Any]) -> None:
+    arrays: dict[str, Any] = {"trace": np.array(checkpoint.trace, np.float64)}
+    _flatten(checkpoint.state, "state", arrays)
     files: dict[str, list[Any]] = {}
-    for name, place in [(name, place_in_file(array)) for name, array in arrays.items()]:
-        if place is None:
+    for name, location in [(name, file_location(array)) for name, array in arrays.items()]:
+        if location is None:
             continue
         file = folder / f"array-{len(files)}"
         try:
-            os.link(place.path, file)
-        except FileNotFoundError:
-            raise
-        except OSError:
-            shutil.copyfile(place.path, file)
-        files[name] = [file.name, place.dtype, place.offset, place.shape, file_checksum(file)]
+            os.link(location.path, file)
+        except OSError:  # another file system, or one without hard links
+            shutil.copyfile(location.path, file)
+        files[name] = [file.name, location.dtype, location.offset, location.shape, file_checksum(file)]
         del arrays[name]
-    # the order of axes in memory, from the widest step to the narrowest: the last bits of a sum hang on it
+    # order of the axes in memory, largest stride first: the last bits of a sum depend on it
     axes = {
         name: [int(axis) for axis in np.argsort([-step for step in array.strides], kind="stable")]
         for name, array in arrays.items()
     }
-    facts = {"stopped": reached.stopped, "done": reached.done, "axes": axes, "files": files}
+    facts = {"stopped": checkpoint.stopped, "done": checkpoint.done, "axes": axes, "files": files}
     write_arrays(folder / STATE_FILE, facts, {name: a.transpose(axes[name]) for name, a in arrays.items()})
     for written in folder.iterdir():
         sync(written)
@@ -131,32 +163,30 @@ def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
             f"{folder}: the checkpoint is damaged; remove {folder.parent} and run again"
         ) from None
     trace = tuple(arrays.pop("trace").tolist())
-    return Checkpoint(_put_together(kind, "state", arrays), facts["done"], trace, facts["stopped"])
+    return Checkpoint(_rebuild(kind, "state", arrays), facts["done"], trace, facts["stopped"])
 
 
-def _take_apart(value: Any, name: str, arrays: dict[str, Any]) -> None:
+def _flatten(value: Any, name: str, arrays: dict[str, Any]) -> None:
     """Collect the arrays and numbers of a state under dotted names."""
     for field in dataclasses.fields(value):
-        part, own = getattr(value, field.name), f"{name}.{field.name}"
+        part, key = getattr(value, field.name), f"{name}.{field.name}"
         if dataclasses.is_dataclass(part):
-            _take_apart(part, own, arrays)
-        elif isinstance(part, np.ndarray):
-            arrays[own] = part
+            _flatten(part, key, arrays)
         else:
-            arrays[own] = np.asarray(part, dtype=getattr(part, "dtype", np.float64))
+            arrays[key] = np.asanyarray(part, dtype=getattr(part, "dtype", np.float64))
 
 
-def _put_together(kind: Any, name: str, arrays: dict[str, Any]) -> Any:
-    """Build a state of a kind from the arrays that :func:`_take_apart` collected."""
-    hints, given = typing.get_type_hints(kind), dict[str, Any]()
+def _rebuild(kind: Any, name: str, arrays: dict[str, Any]) -> Any:
+    """Build a state of a class from the arrays collected by :func:`_flatten`."""
+    hints, values = typing.get_type_hints(kind), dict[str, Any]()
     for field in dataclasses.fields(kind):
-        hint, own = hints[field.name], f"{name}.{field.name}"
+        hint, key = hints[field.name], f"{name}.{field.name}"
         if dataclasses.is_dataclass(hint):
-            given[field.name] = _put_together(hint, own, arrays)
+            values[field.name] = _rebuild(hint, key, arrays)
         elif hint in (float, int, bool):
-            given[field.name] = hint(arrays[own])
+            values[field.name] = hint(arrays[key])
         elif typing.get_origin(hint) is tuple:
-            given[field.name] = tuple(arrays[own].tolist())
+            values[field.name] = tuple(arrays[key].tolist())
         else:
-            given[field.name] = arrays[own]
-    return kind(**given)
+            values[field.name] = arrays[key]
+    return kind(**values)

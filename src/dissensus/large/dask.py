@@ -1,9 +1,9 @@
 """Fits and searches on the workers of a Dask cluster. See docs/cluster.md.
 
-A block of labels is laid out once, on the worker that Dask gives it to, and a step is submitted for each
-block. Labels and messages are files that every worker reaches (file_arrays.py); a step reads those of the
-last round, fills those of the new one and returns sums, which are added here in block order. So a step may
-run twice: when a worker dies, Dask runs its steps again elsewhere, and nothing but these steps is lost.
+The layout of a block of labels is built once, on the worker that Dask assigns it to, and a step is submitted
+for each block. Labels and messages are files on a disk shared by all workers (file_arrays.py); a step reads
+those of the previous round, writes those of the new one and returns sums, which are added here in block
+order. A step can therefore run twice: when a worker dies, Dask repeats its steps elsewhere.
 """
 
 from __future__ import annotations
@@ -23,72 +23,67 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Block, Blocks, Resources, Result, cut_blocks, one_blas_thread, using
-from dissensus.errors import ClusterError, DataError, bad_parameter, require, setting
+from dissensus.engine import Block, Blocks, LocalResources, Result, cut_blocks, one_blas_thread, using
+from dissensus.errors import ClusterError, bad_parameter, require, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.large.engine import LargeEngine, n_bytes
-from dissensus.large.file_arrays import place_in_file
+from dissensus.large.file_arrays import file_location, labels_differ
 from dissensus.params import n_cores
 
-WORKER_SECONDS = 60.0  # to wait for a worker, before there is none to do the work
-CONNECT_SECONDS = 15.0
-POLL_SECONDS = 0.5  # between two looks at whether the cluster is still there
-DEATHS = 10  # of workers that had a task, before it is given up
-PARTS_PER_THREAD = 2  # of the blocks, for each thread of the cluster: tasks of a step
-SMALL_BYTES = 200_000  # up to which parameters travel with every step; larger tables are files
-ANY_SIZE = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # of labels that tasks share
-QUIET = logging.CRITICAL  # of the cluster's own messages, what reaches the terminal
+WORKER_TIMEOUT = 60.0  # seconds to wait for a worker
+CONNECT_TIMEOUT = 15.0  # seconds to wait for the scheduler
+POLL_SECONDS = 0.5  # interval of checks that the cluster is alive
+MAX_WORKER_DEATHS = 10  # deaths of workers with the same task before it fails
+TASKS_PER_THREAD = 2  # tasks of a step for each thread of the cluster
+MAX_INLINE_BYTES = 200_000  # larger arrays are sent to workers as files
+NO_SIZE_WARNING = {"distributed.admin.large-graph-warning-threshold": "1TB"}
+DASK_LOG_LEVEL = logging.CRITICAL
 
 
-# ---- a cluster ----------------------------------------------------------------------------------------
+# ---- cluster ------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def connected(cluster: Any, *, n_workers: int = -1) -> Iterator[Any]:
-    """A client of an address, of processes that are started, or as it is."""
+def connect(cluster: Any, *, n_workers: int = -1) -> Iterator[Any]:
+    """Yield a client of an address, of new local processes, or the client itself."""
     distributed = require("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
         yield cluster
         return
     if not isinstance(cluster, str):
         raise bad_parameter("resources", "cluster", "an address, 'local' or a distributed.Client", cluster)
-    way = _local(n_cores() if n_workers == -1 else n_workers) if cluster == "local" else _remote(cluster)
-    with _quiet(), way as client:
+    is_local, n = cluster == "local", n_cores() if n_workers == -1 else n_workers
+    with _quiet(), _local(n) if is_local else _remote(cluster) as client:
         yield client
 
 
 @contextmanager
 def _local(n_workers: int) -> Iterator[Any]:
-    """One process per worker; one that dies is started again, however often.
+    """Start one process per worker; a worker that dies is restarted.
 
-    Whoever may send a scheduler work runs code as we do. So these processes listen on this machine alone, and
-    only to those who have the certificate that is made here, in memory, for this one cluster.
+    A client of a scheduler can run any code. The processes therefore listen on this machine only, and accept
+    only clients with a certificate that is created here, in memory, for this cluster.
     """
     distributed = require("distributed", "cluster")
     require("cryptography", "cluster")
     settings = {
-        # Dask closes for good a worker that is found dead some seconds after it has died before.
+        # otherwise Dask does not restart a worker that dies twice within some seconds
         "distributed.deploy.lost-worker-timeout": "1000 days",
-        "distributed.scheduler.allowed-failures": DEATHS,
-        # A step runs where its labels are laid out; moving them elsewhere costs more than the step.
+        "distributed.scheduler.allowed-failures": MAX_WORKER_DEATHS,
+        # a step runs where its layout is; moving the layout costs more than the step
         "distributed.scheduler.work-stealing": False,
-        # It also looks a hundred times a second at what each process does, for a page not opened here.
+        # profiling for the dashboard, which is not used here
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "500ms",
     }
+    # memory is checked before the fit
+    processes = {"n_workers": n_workers, "threads_per_worker": 1, "processes": True, "memory_limit": 0}
+    # without a dashboard address, Dask would open a fixed port on all networks
+    network = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tls://"}
+    network["security"] = distributed.Security.temporary()
     with (
         require("dask", "cluster").config.set(settings),
-        distributed.LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",  # None would take a fixed port, on every network
-            memory_limit=0,  # what may be used is decided before the fit
-            host="127.0.0.1",
-            protocol="tls://",
-            security=distributed.Security.temporary(),
-            silence_logs=QUIET,
-        ) as cluster,
+        distributed.LocalCluster(**processes, **network, silence_logs=DASK_LOG_LEVEL) as cluster,
         distributed.Client(cluster, set_as_default=False, direct_to_workers=True) as client,
     ):
         yield client
@@ -97,21 +92,21 @@ def _local(n_workers: int) -> Iterator[Any]:
 @contextmanager
 def _remote(address: str) -> Iterator[Any]:
     distributed = require("distributed", "cluster")
-    security = distributed.Security() if address.startswith("tls://") else None  # as Dask is configured
+    # from the configuration of Dask
+    security = distributed.Security() if address.startswith("tls://") else None
     if security is not None and security.tls_ca_file is None:
+        files = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others"
         raise ClusterError(
-            f"{address}: asks for a certificate; name its files in Dask's configuration "
-            "(DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others)"
+            f"{address}: TLS needs a certificate; name its files in Dask's configuration ({files})"
         )
     try:
-        # A client that was never more than begun would print something when it is thrown away.
+        # checked first: a client that fails to start prints messages
         distributed.comm.get_address_host_port(address)
-        client = distributed.Client(address, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
+        client = distributed.Client(address, security=security, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
-        raise ClusterError(
-            f"{address}: no scheduler answers there ({_reason(error)}); start it with dask scheduler, "
-            "and give its address as it prints it, with the TLS files if it asks for them"
-        ) from None
+        remedy = "pass the address that it prints, with TLS files if it needs them"
+        problem = f"{address}: no scheduler answers ({_reason(error)})"
+        raise ClusterError(f"{problem}; start one with dask scheduler and {remedy}") from None
     try:
         yield client
     finally:
@@ -120,11 +115,11 @@ def _remote(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Dask's log: steps of a worker that dies run again, and what cannot is an error."""
+    """Silence the log of Dask: failed steps are repeated, and permanent failures raise errors."""
     names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in levels:
-        logger.setLevel(QUIET)
+        logger.setLevel(DASK_LOG_LEVEL)
     try:
         yield
     finally:
@@ -133,8 +128,8 @@ def _quiet() -> Iterator[None]:
 
 
 def running_workers(client: Any) -> dict[str, int]:
-    """Threads of every worker by its address; waits until there is one."""
-    deadline = time.monotonic() + WORKER_SECONDS
+    """Return the number of threads of every worker by address; wait until there is a worker."""
+    deadline = time.monotonic() + WORKER_TIMEOUT
     while time.monotonic() < deadline:
         try:
             threads = dict(client.nthreads())
@@ -143,17 +138,13 @@ def running_workers(client: Any) -> dict[str, int]:
         if threads:
             return threads
         time.sleep(0.2)
-    raise ClusterError(
-        f"{_address(client)}: the cluster has had no worker for {WORKER_SECONDS:.0f} seconds; "
-        "start some with dask worker ADDRESS"
-    )
+    problem = f"{_address(client)}: the cluster has had no workers for {WORKER_TIMEOUT:.0f} seconds"
+    raise ClusterError(f"{problem}; start some with dask worker ADDRESS")
 
 
 def _lost(client: Any, error: BaseException) -> ClusterError:
-    return ClusterError(
-        f"{_address(client)}: the scheduler was lost ({_reason(error)}); start it again and run the same "
-        "again: with a checkpoint directory the fit resumes where it was"
-    )
+    problem = f"{_address(client)}: the connection to the scheduler was lost ({_reason(error)})"
+    return ClusterError(f"{problem}; restart it and run again: with a checkpoint directory the fit resumes")
 
 
 def _address(client: Any) -> str:
@@ -165,85 +156,84 @@ def _reason(error: BaseException) -> str:
 
 
 def result_of(client: Any, future: Any) -> Any:
-    """The result of a future, once it is there; an error where the cluster cannot give it."""
+    """Wait for the result of a future; raise an error if the cluster is lost."""
     distributed = require("distributed", "cluster")
     while True:
+        failed = future.status == "error"  # checked before: the task may fail right after a timeout
         try:
             return future.result(timeout=POLL_SECONDS)
         except distributed.scheduler.KilledWorker as error:
-            raise ClusterError(
-                "workers died again and again, out of memory perhaps; allow less with "
-                f"{setting('memory')}, use fewer workers on a machine, or look into their logs"
-            ) from error
+            remedy = f"lower {setting('memory')}, use fewer workers per machine, or look into their logs"
+            raise ClusterError(f"workers died repeatedly, perhaps out of memory; {remedy}") from error
         except (TimeoutError, CancelledError, UnboundLocalError, OSError) as error:
-            if future.status == "error":
+            if failed:
                 raise
             if client.status != "running" or future.status == "cancelled":
                 raise _lost(client, error) from error
-            running_workers(client)  # there is one to do the work
+            running_workers(client)  # raises an error if there are none
 
 
 # ---- fits ---------------------------------------------------------------------------------------------
 
 
 class DaskEngine(LargeEngine):
-    """The threads of a cluster's workers; what has no steps over blocks runs here."""
+    """Engine that runs the steps over blocks on the workers of a cluster."""
 
     client: Any
-    ending: ExitStack  # what is done when the fit is over
-    known_workers: Mapping[str, int] = MappingProxyType({})
+    ending: ExitStack  # callbacks at the end of the fit
+    last_workers: Mapping[str, int] = MappingProxyType({})
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
-        """Cut labels into blocks, each laid out by ``lay_out`` on a worker."""
+        """Divide labels into blocks, each converted to a layout by ``lay_out`` on a worker."""
         blocks = DaskBlocks(self, labels, lay_out)
         self.ending.callback(blocks.release)
         return blocks
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-        """An array for steps to fill: a file that every worker reaches."""
+        """Return an uninitialised array in a file shared by all workers."""
         self.workers()
         return self.files.empty(shape, dtype)
 
     def workers(self) -> Mapping[str, int]:
-        """Threads of every worker by its address. One that was lost may still write to a file for a while."""
-        before, self.known_workers = self.known_workers, running_workers(self.client)
-        if not before.keys() <= self.known_workers.keys():
-            self.files.retire()
-        return self.known_workers
+        """Return the number of threads of every worker by address."""
+        before, self.last_workers = self.last_workers, running_workers(self.client)
+        if not before.keys() <= self.last_workers.keys():
+            self.files.retire()  # a lost worker may still write to its files
+        return self.last_workers
 
 
 class DaskBlocks(Blocks):
-    """Blocks that workers lay out and keep, a few consecutive ones in each task."""
+    """Blocks whose layouts are built and cached by workers, a few consecutive blocks per task."""
 
     engine: DaskEngine
 
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
         super().__init__(engine, cut_blocks(labels), layout)
-        filed = SimpleNamespace(n_annotators=labels.n_annotators, n_classes=labels.n_classes)
-        filed.item, filed.annotator, filed.label = map(engine.files.holding, labels.columns)
-        self.blocks = [replace(block, labels=filed) for block in self.blocks]
+        file_labels = SimpleNamespace(n_annotators=labels.n_annotators, n_classes=labels.n_classes)
+        file_labels.item, file_labels.annotator, file_labels.label = map(engine.files.in_file, labels.columns)
+        self.blocks = [replace(block, labels=file_labels) for block in self.blocks]
         self._checksums = [_checksum(block) for block in self.blocks]
         self._workers: Mapping[str, int] = {}
-        self._parts: list[tuple[slice, Any]] = []  # blocks of a task, and a future of their layouts
-        self._keeps_layouts = engine.budget.unlimited
-        if not self._keeps_layouts:
+        self._parts: list[tuple[slice, Any]] = []  # blocks of a task, and the future of their layouts
+        self._caches_layouts = engine.budget.unlimited
+        if not self._caches_layouts:
             size = n_bytes(layout(self.blocks[0])) / max(len(self.blocks[0].shard().item), 1)
-            self._keeps_layouts = engine.budget.take(int(size * labels.n_labels))
+            self._caches_layouts = engine.budget.reserve(int(size * labels.n_labels))
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
-        """Yield ``step(layout, own, **common)`` of every block, in order."""
-        client, own = self.engine.client, [[value] for value in each] or [[] for _ in self.blocks]
+        """Yield ``step(layout, value, **common)`` of every block, in order."""
+        client, values = self.engine.client, [[value] for value in each] or [[] for _ in self.blocks]
         for name, value in common.items():
             if isinstance(value, np.ndarray):
                 common[name] = np.ascontiguousarray(value)
         workers = self.engine.workers()
-        if workers != self._workers:  # share the blocks among those that are there now
-            self._share(workers)
-        shared, copies = self.engine.files.pickled(common, SMALL_BYTES)
+        if workers != self._workers:
+            self._assign_blocks(workers)
+        shared, copies = self.engine.files.dumps(common, MAX_INLINE_BYTES)
         futures = []
         for part, layouts in self._parts:
-            content, more = self.engine.files.pickled(own[part], SMALL_BYTES)
-            futures.append(client.submit(_stepped, step, layouts, content, shared, pure=False))
+            content, more = self.engine.files.dumps(values[part], MAX_INLINE_BYTES)
+            futures.append(client.submit(_run_step, step, layouts, content, shared, pure=False))
             copies += more
         try:
             for future in futures:
@@ -252,24 +242,24 @@ class DaskBlocks(Blocks):
             for future in futures:
                 future.release()
 
-    def _share(self, workers: Mapping[str, int]) -> None:
-        """Divide the blocks into parts, a few for each thread of the cluster, and have them laid out."""
+    def _assign_blocks(self, workers: Mapping[str, int]) -> None:
+        """Divide the blocks into a few parts per thread of the cluster, and build their layouts."""
         self.release()
-        n = n_parts = len(self.blocks)  # one at a time where a step lays them out for itself
-        if self._keeps_layouts:
-            n_parts = min(n, PARTS_PER_THREAD * sum(workers.values()))
+        n = n_parts = len(self.blocks)  # one block per task if layouts are not cached
+        if self._caches_layouts:
+            n_parts = min(n, TASKS_PER_THREAD * sum(workers.values()))
         for number in range(n_parts):
             part = slice(n * number // n_parts, n * (number + 1) // n_parts)
-            to_lay_out = self.lay_out, self.blocks[part], self._checksums[part]
-            layouts: Any = self.engine.files.pickled(to_lay_out, SMALL_BYTES)[0]
-            if self._keeps_layouts:
-                layouts = self.engine.client.submit(_laid_out, layouts, pure=False)
+            arguments = self.lay_out, self.blocks[part], self._checksums[part]
+            layouts: Any = self.engine.files.dumps(arguments, MAX_INLINE_BYTES)[0]
+            if self._caches_layouts:
+                layouts = self.engine.client.submit(_build_layouts, layouts, pure=False)
             self._parts.append((part, layouts))
         self._workers = workers
 
     def release(self) -> None:
-        """Let workers forget the layouts."""
-        for _, layouts in self._parts if self._keeps_layouts else ():
+        """Release the layouts on the workers."""
+        for _, layouts in self._parts if self._caches_layouts else ():
             layouts.release()
         self._parts = []
 
@@ -281,26 +271,23 @@ def _checksum(block: Block) -> int:
     return checksum
 
 
-# Arguments are pickled here and unpickled inside the tasks, where a file that is missing is the task's error.
+# Arguments are unpickled inside the tasks, so that a missing file raises an error of the task.
 
 
-def _laid_out(content: bytes) -> list[Any]:
+def _build_layouts(content: bytes) -> list[Any]:
     lay_out, blocks, checksums = pickle.loads(content)
     if checksums != [_checksum(block) for block in blocks]:
-        place = place_in_file(blocks[0].labels.label)
-        raise DataError(
-            f"{place and place.path}: holds other labels on this worker's machine than on the driver's; copy "
-            "the store there again"
-        )
+        location = file_location(blocks[0].labels.label)
+        raise labels_differ(location and location.path)
     return [lay_out(block) for block in blocks]
 
 
-def _stepped(step: Callable[..., Any], layouts: Any, own: bytes, common: bytes) -> list[Any]:
+def _run_step(step: Callable[..., Any], layouts: Any, values: bytes, common: bytes) -> list[Any]:
     if isinstance(layouts, bytes):
-        layouts = _laid_out(layouts)
-    given = pickle.loads(common)
+        layouts = _build_layouts(layouts)
+    arguments, pairs = pickle.loads(common), zip(layouts, pickle.loads(values), strict=True)
     with one_blas_thread():
-        return [step(layout, *mine, **given) for layout, mine in zip(layouts, pickle.loads(own), strict=True)]
+        return [step(layout, *value, **arguments) for layout, value in pairs]
 
 
 # ---- independent tasks --------------------------------------------------------------------------------
@@ -308,16 +295,16 @@ def _stepped(step: Callable[..., Any], layouts: Any, own: bytes, common: bytes) 
 
 @dataclass(frozen=True)
 class ClusterTasks:
-    """Tasks of a search on the workers; what they share is sent to the workers once."""
+    """Tasks of a search on the workers; shared data are sent once."""
 
     client: Any
     shared: Any
-    resources: Resources
+    resources: LocalResources
 
     def completed(self, step: Callable[..., Result], tasks: Sequence[Any]) -> Iterator[tuple[Any, Result]]:
-        """Yield each task with ``step(shared, task)``, as they finish."""
+        """Yield each task with the result of ``step(shared, task)`` as it finishes."""
         client, distributed = self.client, require("distributed", "cluster")
-        with require("dask", "cluster").config.set(ANY_SIZE):
+        with require("dask", "cluster").config.set(NO_SIZE_WARNING):
             content = require("cloudpickle", "cluster").dumps(self.shared)
             shared = client.submit(pickle.loads, content, pure=False)
         submit = partial(client.submit, _run_task, self.resources, step, shared, pure=False)
@@ -330,7 +317,7 @@ class ClusterTasks:
                     yield futures[future], result_of(client, future)
                     future.release()
                 if not done:
-                    running_workers(client)  # there is one to do the rest
+                    running_workers(client)  # raises an error if there are none
                     with suppress(TimeoutError), client.as_current():
                         distributed.wait(list(pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
                 pending.difference_update(done)
@@ -339,6 +326,6 @@ class ClusterTasks:
                 future.release()
 
 
-def _run_task(resources: Resources, step: Callable[..., Result], shared: Any, task: Any) -> Result:
+def _run_task(resources: LocalResources, step: Callable[..., Result], shared: Any, task: Any) -> Result:
     with using(resources), one_blas_thread():
         return step(shared, task)

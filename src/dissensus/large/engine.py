@@ -1,8 +1,8 @@
-"""The engine of fits that need more than a plain one: a memory limit, and checkpoints.
+"""Engine of fits with a memory limit or checkpoints.
 
-It has the methods of :class:`dissensus.engine.Engine`. Layouts of blocks are kept as long as they fit into
-the memory allowed, and built anew for every step otherwise; arrays that do not fit are mapped from files.
-Sums are added in the same order, so that none of this changes a bit of the result.
+It extends :class:`dissensus.engine.Engine`. Block layouts are cached while they fit into the memory limit and
+rebuilt for every step otherwise; arrays that do not fit are mapped from files. Sums are added in the same
+order, so the result is identical bit by bit.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from dissensus.large.file_arrays import FileArrays
 
 
 class Budget:
-    """Bytes that layouts and messages may take; None is no limit."""
+    """Memory budget of layouts and messages in bytes; None is no limit."""
 
     def __init__(self, n_bytes: int | None) -> None:
         self.unlimited = n_bytes is None
-        self._left = math.inf if n_bytes is None else n_bytes
-        self._changing = threading.Lock()
+        self._remaining = math.inf if n_bytes is None else n_bytes
+        self._lock = threading.Lock()
 
-    def take(self, n_bytes: int) -> bool:
-        """Take so many bytes, if they are there."""
-        with self._changing:
-            fits = n_bytes <= self._left
-            self._left -= n_bytes if fits else 0
+    def reserve(self, n_bytes: int) -> bool:
+        """Reserve ``n_bytes`` if available, and return whether they were."""
+        with self._lock:
+            fits = n_bytes <= self._remaining
+            self._remaining -= n_bytes if fits else 0
             return fits
 
-    def give_back(self, n_bytes: int) -> None:
-        """Free bytes that were taken."""
-        with self._changing:
-            self._left += n_bytes
+    def release(self, n_bytes: int) -> None:
+        """Return reserved bytes to the budget."""
+        with self._lock:
+            self._remaining += n_bytes
 
 
 @dataclass(eq=False, kw_only=True)
@@ -49,46 +49,46 @@ class LargeEngine(Engine):
     """Threads of this process, within a memory limit."""
 
     budget: Budget
-    scratch: Callable[[], Path]  # makes the directory for files, when first asked for
+    scratch: Callable[[], Path]  # creates the directory for files on first call
 
     def __post_init__(self) -> None:
         self.files = FileArrays(self.scratch)
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
-        """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
+        """Divide labels into blocks, each converted to a layout by ``lay_out``."""
         return BudgetedBlocks(self, cut_blocks(labels), lay_out)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-        """An array for a step to fill, in memory if it fits there."""
+        """Return an uninitialised array, in memory if it fits into the budget."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        if not self.budget.take(size):
+        if not self.budget.reserve(size):
             return self.files.empty(shape, dtype)
         if self.budget.unlimited:
             return super().empty(shape, dtype)
-        array = np.empty(shape, dtype)  # unused memory would not be in the budget
-        weakref.finalize(array, self.budget.give_back, size)
+        array = np.empty(shape, dtype)  # the parent class may reuse memory outside the budget
+        weakref.finalize(array, self.budget.release, size)
         return array
 
 
 class BudgetedBlocks(Blocks):
-    """Blocks of which some layouts stay in memory."""
+    """Blocks whose layouts are cached as far as the budget allows."""
 
     engine: LargeEngine
 
     def layout(self, number: int) -> Any:
-        """The layout of a block, kept if it fits into the budget."""
+        """Return the layout of a block, and cache it if it fits into the budget."""
         layout = self.layouts.get(number)
         if layout is None:
             layout = self.lay_out(self.blocks[number])
             size = n_bytes(layout)
-            if self.engine.budget.take(size):
+            if self.engine.budget.reserve(size):
                 self.layouts[number] = layout
-                weakref.finalize(self, self.engine.budget.give_back, size)
+                weakref.finalize(self, self.engine.budget.release, size)
         return layout
 
 
 def n_bytes(value: Any) -> int:
-    """Bytes of the arrays in a layout: arrays, sparse matrices, and dataclasses and tuples of them."""
+    """Return the size of the arrays, sparse matrices, and dataclasses and tuples of them in a layout."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, tuple):

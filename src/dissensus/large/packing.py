@@ -1,13 +1,12 @@
-"""From files of labels to a store on disk.
+"""Writing files of labels into a store on disk.
 
-Files are read some rows at a time. Their ids join three growing vocabularies, and each row becomes 12 bytes
-of codes. When all are read, the ids are sorted, the rows take their final codes, are sorted in memory, and
-are written into a folder beside the store, which takes the store's name as its last step. The store depends
-on the labels alone: not on the order, number or format of the files.
+Files are read in chunks of rows. Their ids join three growing vocabularies, and each row becomes 12 bytes of
+codes. After reading, ids and rows are sorted in memory and written to a temporary folder, which is renamed to
+the store as the last step. The store depends only on the labels, not on the order, number or format of files.
 
-A directory stands for all files in it and below, in the order of their paths; names that begin with a dot or
-an underscore are left aside, as other engines do. A folder called ``label=yes`` gives every row below it that
-value, where the files have no such column themselves.
+A directory means all files in it and below, in the order of their paths; names that begin with a dot or an
+underscore are ignored, as by other engines. A folder called ``label=yes`` gives every row below it that value
+if the files have no such column.
 """
 
 from __future__ import annotations
@@ -29,26 +28,25 @@ from pyarrow import parquet
 
 from dissensus import engine
 from dissensus.errors import DataError, bad_parameter, setting
-from dissensus.labels import vocabulary
+from dissensus.labels import provided, vocabulary
 from dissensus.labels.kinds import LabelType
-from dissensus.labels.rows import DUPLICATE_POLICIES, Coded, Duplicates, resolved_rows
-from dissensus.labels.sources import provided
-from dissensus.labels.vocabulary import Place, Vocabulary, dictionary, encode, places, to_arrow
+from dissensus.labels.rows import DUPLICATE_POLICIES, Coded, Duplicates, resolve_duplicates
+from dissensus.labels.vocabulary import Locate, Vocabulary, arrow_indices, dictionary_encode, encode, to_arrow
 from dissensus.large.file_arrays import file_checksum
-from dissensus.large.store import CODES, COLUMNS, IDS, Manifest, StoredFile, is_store, write_manifest
+from dissensus.large.store import CODE_COLUMNS, CODES, IDS, Manifest, StoredFile, is_store, write_manifest
 from dissensus.params import PROCESS_BYTES, n_bytes, physical_memory, size_words
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.atomic import atomic_directory
-from dissensus.tables.columns import guess_words, has_column
-from dissensus.tables.layouts import Missing, Wanted, declared_classes, long_columns, lookalike_notes
+from dissensus.tables.columns import guess_note, has_column
+from dissensus.tables.layouts import MissingWords, ReadOptions, long_columns, lookalike_notes, parse_classes
 from dissensus.tables.source import GZIP_MAGIC, PARQUET_MAGIC, open_source, refuse_pipe, within_memory
 from dissensus.tables.tables import StreamedTable, open_file
 
-NEW_IDS = 64_000_000  # bytes of ids that are collected before they join a vocabulary
-SAMPLE = 1 << 22  # bytes at the beginning of a file by which its rows are estimated
-# Bytes of memory for each label: its three codes; these with a sorting key; and with pairs compared as well.
-ROW_CODED, ROW_SORTED, ROW_RESOLVED = 12, 24, 60
-ID_SORTED, TEXT_COPIES = 100, 3  # bytes of memory for each id that is sorted, and for each byte of its text
+NEW_ID_BYTES = 64_000_000  # bytes of ids collected before they are merged into a vocabulary
+SAMPLED_BYTES = 1 << 22  # bytes at the beginning of a file from which its rows are estimated
+# Bytes per label: three codes; codes with a sorting key; and with the comparison of repeated pairs.
+CODED_ROW_BYTES, SORTED_ROW_BYTES, RESOLVED_ROW_BYTES = 12, 24, 60
+SORTED_ID_BYTES, ID_TEXT_COPIES = 100, 3  # bytes per sorted id, and copies of its text
 
 
 def write_store(
@@ -66,73 +64,65 @@ def write_store(
     memory: str | int | None = None,
     progress: ShowProgress = None,
 ) -> Manifest:
-    """Write files of labels, larger than memory if need be, into a store that is read like a file.
+    """Write files of labels, possibly larger than memory, into a store that is read like a file.
 
     Parameters
     ----------
     files
-        A path, or several: CSV, TSV, JSON lines or Parquet with one row per label, each also gzipped, or
+        One or several paths: CSV, TSV, JSON lines or Parquet with one row per label, possibly gzipped, or
         directories of such files.
     store
-        The directory to write. It appears whole or not at all; a store that is there is replaced.
+        The directory to write. It appears complete or not at all; an existing store is replaced.
     item, annotator, label
-        Names of the three columns, found by their usual names where not given.
+        Names of the three columns; by default they are found by their usual names.
     classes, label_type, duplicates, format, missing_words
         As for :func:`dissensus.read_annotations`.
     memory
-        How much memory may be used, mapped files apart: ``"2GB"``, or a number of bytes. Labels that do not
-        fit are refused. None takes the limit of :func:`dissensus.resources`, or the memory of the machine.
+        Memory limit without mapped files: ``"2GB"``, or a number of bytes. Labels that do not fit are
+        refused. None uses the limit of :func:`dissensus.resources`, or the memory of the machine.
     progress
-        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+        True or False, a function called with (title, share done), or None for a bar on a terminal.
 
     Returns
     -------
     Manifest
-        The counts, classes and notes of the store.
+        Counts, classes and notes of the store.
     """
     path = Path(store)
     if path.is_dir() and not is_store(path) and any(path.iterdir()):
-        raise DataError(f"{store}: exists and is no store; choose another place for the store")
+        raise DataError(f"{store}: exists and is not a store; choose another directory")
     limit = engine.current().memory if memory is None else n_bytes(memory, "write_store")
-    classes, label_type = declared_classes("write_store", classes, label_type)
+    classes, label_type = parse_classes("write_store", classes, label_type)
     if duplicates not in DUPLICATE_POLICIES:
         raise bad_parameter("write_store", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
     order = None if classes is None else list(map(str, classes))
-    blanks = Missing.of(missing_words)
-    with shown(progress) as tell, within_memory(limit), atomic_directory(path) as folder:
-        # Gzipped files are unzipped in the hidden folder that the new store lies in.
-        row_bytes, memory = ROW_SORTED if duplicates == "keep" else ROW_RESOLVED, limit or physical_memory()
-        names = item, annotator, label
-        reader = _Reader(list_files(files), names, format, folder.parent, blanks, memory, row_bytes)
-        items, annotators, labels = reader.read(order, tell)
-        rows, left_out = resolved_rows(items, annotators, labels, duplicates, reader.place)
-        tell(f"writing {len(rows[0]):,} labels", 0.8)
+    blanks = MissingWords.parse(missing_words)
+    with shown(progress) as report, within_memory(limit), atomic_directory(path) as folder:
+        # gzipped files are unpacked in the hidden parent folder of the new store
+        row_bytes = SORTED_ROW_BYTES if duplicates == "keep" else RESOLVED_ROW_BYTES
+        options = (item, annotator, label), format, folder.parent, blanks, limit or physical_memory()
+        reader = LabelFileReader(list_files(files), *options, row_bytes)
+        items, annotators, labels = reader.read(order, report)
+        rows, left_out = resolve_duplicates(items, annotators, labels, duplicates, reader.locate)
+        report(f"writing {len(rows[0]):,} labels", 0.8)
         content: tuple[Any, ...] = (*rows, items[1], annotators[1])
         paths = [folder / name for name in (*CODES, *IDS)]
-        stored = {path.name: _written(path, column) for path, column in zip(paths, content, strict=True)}
-        tell("comparing ids", 0.95)
-        manifest = Manifest(
-            n_labels=len(rows[0]),
-            n_items=len(items[1]),
-            n_annotators=len(annotators[1]),
-            classes=tuple(labels[1].arrow.to_pylist()),
-            declared=order is not None,
-            duplicates=duplicates,
-            left_out=left_out,
-            notes=tuple(note for _, ids in (items, annotators, labels) for note in lookalike_notes(ids)),
-            files=stored,
-            label_type=label_type,
-        )
+        stored = {path.name: _write_column(path, column) for path, column in zip(paths, content, strict=True)}
+        report("comparing ids", 0.95)
+        sizes, classes = (len(rows[0]), len(items[1]), len(annotators[1])), labels[1].arrow.to_pylist()
+        notes = [note for _, ids in (items, annotators, labels) for note in lookalike_notes(ids)]
+        policy = order is not None, duplicates, left_out
+        manifest = Manifest(*sizes, tuple(classes), *policy, tuple(notes), stored, label_type)
         write_manifest(manifest, folder)
     skipped = blanks.notes(sum(len(span.blank) for span in reader.spans))
     return replace(manifest, notes=(*manifest.notes, *reader.guesses, *skipped))
 
 
-def _written(path: Path, content: NDArray[Any] | Vocabulary) -> StoredFile:
-    """Write codes or ids into a file of the store."""
-    with path.open("wb") as file:  # where a full disk is an error; in a memory map it is a crash
+def _write_column(path: Path, content: NDArray[Any] | Vocabulary) -> StoredFile:
+    """Write codes or ids to a file of the store."""
+    with path.open("wb") as file:  # not a memory map, in which a full disk would crash
         if isinstance(content, Vocabulary):
-            parquet.write_table(pa.table({content.what: content.arrow}), file, use_dictionary=False)
+            parquet.write_table(pa.table({content.role: content.arrow}), file, use_dictionary=False)
         else:
             codes = content.astype("<i4", copy=False)
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(codes))
@@ -140,57 +130,58 @@ def _written(path: Path, content: NDArray[Any] | Vocabulary) -> StoredFile:
     return StoredFile(path.stat().st_size, file_checksum(path))
 
 
-class _Column:
-    """Items, annotators or labels of all rows, as an Arrow dictionary that grows piece by piece.
+class _GrowingColumn:
+    """Items, annotators or labels of all rows, as an Arrow dictionary array that grows by chunks.
 
-    A piece has a dictionary of its own until many ids have come together; then the pieces become one. With an
-    ``order``, every dictionary is that.
+    Each chunk has its own dictionary until many ids have accumulated; then the chunks are merged. With an
+    ``order``, every dictionary is that order.
     """
 
-    def __init__(self, what: str, order: Sequence[str] | None) -> None:
-        self.what, self._order = what, order
-        self._pieces: list[pa.DictionaryArray] = []
-        self.n_ids = self.n_bytes = self.n_new_bytes = 0  # of the merged pieces, and of ids that came since
+    def __init__(self, role: str, order: Sequence[str] | None) -> None:
+        self.role, self._order = role, order
+        self._chunks: list[pa.DictionaryArray] = []
+        self.n_ids = self.n_bytes = self.n_new_bytes = 0  # of merged chunks, and of ids added since
 
-    def add(self, values: pa.Array, place: Place) -> None:
-        """Code the values of a piece."""
+    def add(self, values: pa.Array, locate: Locate) -> None:
+        """Encode the values of a chunk."""
         if self._order is None:
-            codes, ids = dictionary(values, self.what, place)
+            codes, ids = dictionary_encode(values, self.role, locate)
         else:
-            codes, known = encode(values, self.what, self._order, place)
-            ids = known.arrow
-        # Ids of all pieces may have more text than Arrow's plain strings can count.
+            codes, classes = encode(values, self.role, self._order, locate)
+            ids = classes.arrow
+        # all ids together may exceed the 2 GB limit of Arrow strings
         ids = ids.cast(pa.large_string())
-        self._pieces.append(pa.DictionaryArray.from_arrays(vocabulary.column(codes), ids))
+        self._chunks.append(pa.DictionaryArray.from_arrays(vocabulary.arrow_numbers(codes), ids))
         self.n_new_bytes += ids.nbytes
-        if self.n_new_bytes > max(NEW_IDS, self.n_bytes):
+        if self.n_new_bytes > max(NEW_ID_BYTES, self.n_bytes):
             self.merge()
 
     def merge(self) -> pa.DictionaryArray:
-        """Give ids that several pieces have one code."""
-        merged = pa.chunked_array(self._pieces).unify_dictionaries().combine_chunks()
-        self._pieces = [merged]
+        """Merge the dictionaries of all chunks."""
+        merged = pa.chunked_array(self._chunks).unify_dictionaries().combine_chunks()
+        self._chunks = [merged]
         pa.default_memory_pool().release_unused()
         self.n_ids, self.n_bytes, self.n_new_bytes = len(merged.dictionary), merged.dictionary.nbytes, 0
         return merged
 
     def sorted(self) -> Coded:
-        """All codes in order of reading, and the sorted vocabulary that they count in."""
-        merged, self._pieces = self.merge(), []
+        """Return all codes in the order of reading, and their sorted vocabulary."""
+        merged, self._chunks = self.merge(), []
         if self._order is not None:
-            return encode(merged, self.what, self._order)
-        # The steps of encode for ids that are known to be distinct and used, and may be many.
-        order = vocabulary.sorted_order(merged.dictionary, self.what)
+            return encode(merged, self.role, self._order)
+        # as encode, for many ids that are distinct and all in use
+        order = vocabulary.sorted_order(merged.dictionary, self.role)
         rank = np.empty(len(order), np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        return rank[vocabulary.numbers(merged.indices)], Vocabulary(merged.dictionary, self.what).take(order)
+        ids = Vocabulary(merged.dictionary, self.role).take(order)
+        return rank[vocabulary.numpy_numbers(merged.indices)], ids
 
 
 # ---- files --------------------------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
-    """Consecutive rows of one file, and those of them that have no label."""
+    """Consecutive rows of one file, and those without a label."""
 
     file: Path
     first_row: int
@@ -199,49 +190,50 @@ class Span(NamedTuple):
 
 
 @dataclass
-class _Reader:
-    """Reads files a few rows at a time, and knows where each row stood."""
+class LabelFileReader:
+    """Reads files in chunks of rows and remembers the origin of each row."""
 
     files: Sequence[Path]
-    names: tuple[str | None, str | None, str | None]  # of columns, as the user gave them
+    names: tuple[str | None, str | None, str | None]  # column names given by the user
     format: str | None
     scratch: Path
-    missing: Missing
-    memory: int  # bytes that may be used
-    row_bytes: int  # of each row, when it is sorted
-    columns: Sequence[_Column] = ()
-    spans: list[Span] = field(default_factory=list)  # of the rows read so far
+    missing: MissingWords
+    memory: int  # limit in bytes
+    row_bytes: int  # memory per row for sorting
+    columns: Sequence[_GrowingColumn] = ()
+    spans: list[Span] = field(default_factory=list)  # rows read so far
     guesses: list[str] = field(default_factory=list)
 
-    def read(self, order: Sequence[str] | None, tell: Progress) -> list[Coded]:
-        """Codes of the items, annotators and labels of all rows, each with the sorted ids."""
-        self.columns = list(map(_Column, COLUMNS, (None, None, order)))
-        expected, n_rows = sum(map(_n_rows_about, filter(Path.is_file, self.files))), 0
+    def read(self, order: Sequence[str] | None, report: Progress) -> list[Coded]:
+        """Return the codes of items, annotators and labels of all rows, each with the sorted ids."""
+        self.columns = list(map(_GrowingColumn, CODE_COLUMNS, (None, None, order)))
+        expected, n_rows = sum(map(_estimate_rows, filter(Path.is_file, self.files))), 0
         self._check_memory(expected)
-        with ThreadPoolExecutor(len(COLUMNS)) as threads:
+        with ThreadPoolExecutor(len(CODE_COLUMNS)) as threads:
             for file in self.files:
-                for values in self._pieces(file, expected):
-                    place = partial(self.place, first=n_rows)
-                    list(threads.map(_Column.add, self.columns, values, [place] * len(COLUMNS)))
+                for values in self._chunks(file, expected):
+                    locate = partial(self.locate, first=n_rows)
+                    list(threads.map(_GrowingColumn.add, self.columns, values, [locate] * len(CODE_COLUMNS)))
                     n_rows += len(values[0])
                     expected = max(expected, n_rows)
-                    tell(f"reading {file.name} ({n_rows:,} labels)", 0.6 * n_rows / expected)
+                    report(f"reading {file.name} ({n_rows:,} labels)", 0.6 * n_rows / expected)
                     self._check_memory(expected)
         if not n_rows:
-            raise DataError(f"{self.files[0]}: every label is blank; there is nothing to write")
-        tell(f"sorting {n_rows:,} labels", 0.6)
+            problem = "every label is blank, so there is nothing to write"
+            raise DataError(f"{self.files[0]}: {problem}; check the label column")
+        report(f"sorting {n_rows:,} labels", 0.6)
         return [column.sorted() for column in self.columns]
 
-    def _pieces(self, file: Path, expected: int) -> Iterator[list[pa.Array]]:
-        """Items, annotators and labels of the rows of a file that have a label, as strings."""
+    def _chunks(self, file: Path, expected: int) -> Iterator[list[pa.Array]]:
+        """Yield items, annotators and labels, as strings, of the rows of a file that have a label."""
         table, first_row = self._open(file), 0
-        self._check_memory(expected, table.at_once)
+        self._check_memory(expected, table.min_memory)
         for arrays in table.chunks(self._column_names(table)):
             n_rows = len(arrays[0])
-            values = [to_arrow(column, role) for column, role in zip(arrays, COLUMNS, strict=True)]
-            blank = self.missing.among(values[2])
+            values = [to_arrow(column, role) for column, role in zip(arrays, CODE_COLUMNS, strict=True)]
+            blank = self.missing.mask(values[2])
             if blank.any():
-                values = [column.take(places(np.flatnonzero(~blank))) for column in values]
+                values = [column.take(arrow_indices(np.flatnonzero(~blank))) for column in values]
             self.spans.append(Span(file, first_row, n_rows, np.flatnonzero(blank).astype(np.int32)))
             first_row += n_rows
             if len(values[0]):
@@ -249,25 +241,23 @@ class _Reader:
             table.source.forget()
 
     def _check_memory(self, n_rows: int, reading: int = 0) -> None:
-        """Refuse labels that do not fit: rows with their sorting keys, or their codes and the ids' keys."""
+        """Raise an error if rows with sorting keys, or their codes with sorted ids, exceed the memory."""
         text = sum(column.n_bytes + column.n_new_bytes for column in self.columns)
-        ids = ID_SORTED * sum(column.n_ids for column in self.columns) + TEXT_COPIES * text
-        needed = PROCESS_BYTES + max(self.row_bytes * n_rows, ROW_CODED * n_rows + ids + reading)
+        ids = SORTED_ID_BYTES * sum(column.n_ids for column in self.columns) + ID_TEXT_COPIES * text
+        needed = PROCESS_BYTES + max(self.row_bytes * n_rows, CODED_ROW_BYTES * n_rows + ids + reading)
         if needed > self.memory:
-            raise DataError(
-                f"reading and sorting about {n_rows:,} labels needs {size_words(needed)} of memory, and "
-                f"{size_words(self.memory)} are allowed; allow more with {setting('memory')}, or write "
-                "several stores"
-            )
+            sizes = f"{size_words(needed)} of memory, and the limit is {size_words(self.memory)}"
+            remedy = f"raise {setting('memory')}, or write several stores"
+            raise DataError(f"reading and sorting about {n_rows:,} labels needs {sizes}; {remedy}")
 
-    def place(self, row: int, first: int = 0) -> str:
-        """File and line of a row, counted from the label row ``first`` on."""
+    def locate(self, row: int, first: int = 0) -> str:
+        """Return file and line of a row, counted from the label row ``first``."""
         row += first
         for span in self.spans:
             n_labels = span.n_rows - len(span.blank)
             if row < n_labels:
                 inside = np.delete(np.arange(span.n_rows), span.blank)[row]
-                return self._open(span.file).place(span.first_row + int(inside))
+                return self._open(span.file).locate(span.first_row + int(inside))
             row -= n_labels
         raise IndexError(row)
 
@@ -275,38 +265,37 @@ class _Reader:
         return open_file(open_source(file, self.scratch), self.format)
 
     def _column_names(self, table: StreamedTable) -> tuple[str, str, str]:
-        """The three columns, each by its name or as given; the first guess is noted."""
-        given: dict[str, Any] = {
-            role: name for role, name in zip(COLUMNS, self.names, strict=True) if name is not None
-        }
-        if not given and not any(has_column(table.columns, role) for role in COLUMNS[1:]):
+        """Return the names of the three columns, and note the first guess."""
+        pairs = zip(CODE_COLUMNS, self.names, strict=True)
+        named: dict[str, Any] = {role: name for role, name in pairs if name is not None}
+        if not named and not any(has_column(table.columns, role) for role in CODE_COLUMNS[1:]):
             raise _not_long(table.name, "no column is called annotator or label")
-        names = long_columns(table, Wanted(**given))
-        guess = guess_words(dict(zip(COLUMNS, names, strict=True)), given)
+        names = long_columns(table, ReadOptions(**named))
+        guess = guess_note(dict(zip(CODE_COLUMNS, names, strict=True)), named)
         if guess and not self.guesses:
             self.guesses.append(f"{table.name}: {guess}")
         return names
 
 
-def _n_rows_about(path: Path) -> int:
-    """Estimate a file's rows by the lines at its beginning; 0 where it cannot be read (an error later)."""
+def _estimate_rows(path: Path) -> int:
+    """Estimate the rows of a file from its beginning; 0 if it cannot be read, which fails later."""
     try:
         with path.open("rb") as raw:
             start = raw.peek(4)
             if start.startswith(PARQUET_MAGIC):
                 return int(parquet.read_metadata(path).num_rows)
             lines = gzip.GzipFile(fileobj=raw) if start.startswith(GZIP_MAGIC) else raw
-            return lines.read(SAMPLE).count(b"\n") * path.stat().st_size // max(raw.tell(), 1)
+            return lines.read(SAMPLED_BYTES).count(b"\n") * path.stat().st_size // max(raw.tell(), 1)
     except (pa.ArrowException, OSError, EOFError, zlib.error):
         return 0
 
 
-def list_files(given: Any) -> list[Path]:
-    """List every file that the given paths stand for."""
+def list_files(paths: Any) -> list[Path]:
+    """List the files of paths and directories."""
     files: list[Path] = []
-    for path in map(Path, [given] if isinstance(given, str | os.PathLike) else given):
+    for path in map(Path, [paths] if isinstance(paths, str | os.PathLike) else paths):
         if is_store(path):
-            raise DataError(f"{path}: is a store; give the files it was written from")
+            raise DataError(f"{path}: this is a store; pass the files it was written from")
         n_before = len(files)
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             parts = file.relative_to(path).parts
@@ -319,14 +308,12 @@ def list_files(given: Any) -> list[Path]:
                 raise _not_long(str(file), export)
             files.append(file)
         if len(files) == n_before:
-            raise DataError(f"{path}: there is no file in this directory; check the path")
+            raise DataError(f"{path}: the directory contains no files; check the path")
     if not files:
-        raise bad_parameter("write_store", "files", "one or more files or directories", given)
+        raise bad_parameter("write_store", "files", "one or more files or directories", paths)
     return files
 
 
 def _not_long(name: str, reason: str) -> DataError:
-    return DataError(
-        f"{name}: is not a table with one row per label ({reason}); name its columns, or convert it first "
-        f"with: dissensus import {name} -o labels.parquet"
-    )
+    problem, command = "not a table with one row per label", f"dissensus import {name} -o labels.parquet"
+    return DataError(f"{name}: {problem} ({reason}); name its columns, or convert it first with: {command}")

@@ -1,12 +1,12 @@
-"""What fits may use: threads here or a cluster, how much memory, where to keep messages and checkpoints.
+"""Resources of fits: a cluster, a memory limit, and folders for messages and checkpoints.
 
 ::
 
     with ds.resources(cluster="tcp://10.0.0.1:8786", memory="8GB", checkpoint="run"):
         model = ds.PGM(8, 8).fit("votes.store")
 
-None of it reaches the result, except ``precision="single"``: with the same seed a fit has the same bits on
-one thread, on four workers, in memory, from a store, and resumed after it was killed.
+Only ``precision="single"`` changes results: with the same seed, a fit gives identical bits on one thread, on
+four workers, in memory, from a store, and resumed after a kill.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dissensus._version import __version__
 from dissensus.engine import Engine, using
 from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.annotations import Annotations
-from dissensus.large.checkpoints import Checkpoints
+from dissensus.large.checkpoints import Checkpoints, checkpoint_folder
 from dissensus.large.engine import Budget, LargeEngine
-from dissensus.large.scratch import alone_in, scratch_below
+from dissensus.large.file_arrays import scratch_folder
 from dissensus.params import PROCESS_BYTES, Rule, check_rules, choice, integer, n_bytes, n_cores, size_words
 from dissensus.progress import PROGRESS, ShowProgress
 
@@ -40,80 +40,78 @@ PRECISIONS = {"double": np.float64, "single": np.float32}
 
 
 @dataclass(frozen=True)
-class Resources(plain.Resources):
-    """What fits may use beside threads: a cluster, a memory limit, folders for messages and checkpoints."""
+class Resources(plain.LocalResources):
+    """A cluster, a memory limit, and folders for messages and checkpoints."""
 
     client: Any = None
     scratch: Path | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 5
-    used: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
-    at_once: int = 1  # tasks that share the memory that was allowed; ``memory`` is the part of each
+    used: set[Path] = field(default_factory=set)  # checkpoint folders of the fits so far
+    n_sharing: int = 1  # tasks that share the memory limit; ``memory`` is the share of each
 
     @contextmanager
-    def engine(self, model: Any, labels: Any, given: Mapping[str, Any]) -> Iterator[Engine]:
-        """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
-        room, n_threads = self._room(model, labels, given)
+    def engine(self, model: Any, labels: Any, arguments: Mapping[str, Any]) -> Iterator[Engine]:
+        """Yield the engine of one fit; ``arguments`` are those of ``fit`` other than the labels."""
+        budget, n_threads = self._budget(model, labels, arguments)
         with ExitStack() as stack:
-            scratch = _once(lambda: stack.enter_context(scratch_below(self.scratch or self.checkpoint)))
+            scratch = _once(lambda: stack.enter_context(scratch_folder(self.scratch or self.checkpoint)))
             checkpoints = None
-            if (place := self.checkpoint) is not None:
+            if (parent := self.checkpoint) is not None:
 
-                def own() -> Path:
-                    """Lock the folder of this fit, until it is over."""
-                    folder = stack.enter_context(
-                        alone_in(place / _fit_name(model, labels, given, self.precision))
-                    )
+                def lock_folder() -> Path:
+                    name = _fit_name(model, labels, arguments, self.precision)
+                    folder = stack.enter_context(checkpoint_folder(parent / name))
                     self.used.add(folder)
                     return folder
 
-                checkpoints = Checkpoints(_once(own), self.checkpoint_every)
+                checkpoints = Checkpoints(_once(lock_folder), self.checkpoint_every)
             kind: Any = LargeEngine
             if self.client is not None:
                 from dissensus.large.dask import DaskEngine as kind  # noqa: N813
             threads = stack.enter_context(plain.threads(n_threads))
             sizes = threads.n_threads, threads.pool, labels.n_labels, PRECISIONS[self.precision]
-            engine = kind(*sizes, budget=Budget(room), scratch=scratch, checkpoints=checkpoints)
+            engine = kind(*sizes, budget=Budget(budget), scratch=scratch, checkpoints=checkpoints)
             if self.client is not None:
                 engine.client, engine.ending = self.client, stack
             engine.show, engine.title, engine.displays = self.progress, type(model).__name__, stack
             yield engine
 
-    def _room(self, model: Any, labels: Any, given: Mapping[str, Any]) -> tuple[int | None, int]:
-        """Bytes for layouts and messages beside what a fit must have, and threads that work here."""
+    def _budget(self, model: Any, labels: Any, arguments: Mapping[str, Any]) -> tuple[int | None, int]:
+        """Return the bytes left for layouts and messages, and the number of threads."""
         n_jobs = 1 if self.client is not None else vars(model).get("n_jobs", 1)
         n_threads = n_cores() if n_jobs == -1 else n_jobs
         if self.memory is None:
             return None, n_threads
-        needed = model.memory_needed(labels, features=given.get("features"))
+        needed = model.memory_needed(labels, features=arguments.get("features"))
         per_thread = model.memory_needed(labels, n_threads=2) - model.memory_needed(labels)
-        for name, value in given.items():  # what is known beforehand, and its logarithm
+        for name, value in arguments.items():  # the prior and its logarithm
             needed += 0 if name == "features" else 2 * getattr(value, "nbytes", 0)
         if self.client is not None:
             from dissensus.large.dask import running_workers
 
             workers = running_workers(self.client)
             needed += len(workers) * PROCESS_BYTES + (sum(workers.values()) - 1) * per_thread
-        room = self.memory - needed
-        if room < 0:
-            each, enough = "", "as much"
-            if self.at_once > 1:
-                each, enough = f" for each of {self.at_once} at once", size_words(self.at_once * needed)
-            raise DataError(
-                f"{type(model).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
-                f"at least, and {size_words(self.memory)} are allowed{each}; allow {enough} with "
-                f"{setting('memory')}, or use fewer clusters, classes, features, jobs or workers"
-            )
-        n_threads = min(n_threads, 1 + room // (2 * per_thread))
-        return room - (n_threads - 1) * per_thread, n_threads
+        budget = self.memory - needed
+        if budget < 0:
+            each = total = ""
+            if self.n_sharing > 1:
+                each = f" for each of {self.n_sharing} parallel tasks"
+                total = f" to {size_words(self.n_sharing * needed)}"
+            sizes = f"{size_words(needed)} of memory, and the limit is {size_words(self.memory)}{each}"
+            problem = f"{type(model).__name__} on {labels.n_labels:,} labels needs at least {sizes}"
+            remedy = "use fewer clusters, classes, features, jobs or workers"
+            raise DataError(f"{problem}; raise {setting('memory')}{total}, or {remedy}")
+        n_threads = min(n_threads, 1 + budget // (2 * per_thread))
+        return budget - (n_threads - 1) * per_thread, n_threads
 
     def share(self, n_at_once: int) -> Self:
-        """Resources of one task of which this many run at once: in this process, without checkpoints."""
+        """Return the resources of one of ``n_at_once`` parallel tasks, without cluster and checkpoints."""
         alone = replace(super().share(n_at_once), client=None, n_cluster_threads=0, checkpoint=None)
-        return replace(alone, at_once=self.at_once * n_at_once)
+        return replace(alone, n_sharing=self.n_sharing * n_at_once)
 
     def tasks(self, shared: Any) -> Any:
-        """What runs the tasks of a search on the cluster; None without a cluster."""
+        """Return the object that runs the tasks of a search on the cluster; None without a cluster."""
         if self.client is None:
             return None
         from dissensus.large.dask import ClusterTasks
@@ -121,45 +119,40 @@ class Resources(plain.Resources):
         return ClusterTasks(self.client, shared, self.share(self.n_cluster_threads))
 
     def forget(self) -> None:
-        """Remove the checkpoints of the fits so far, once their results are safe elsewhere."""
+        """Remove the checkpoints of the fits so far, after their results were saved."""
         for folder in self.used:
-            with suppress(DataError), alone_in(folder):
+            with suppress(DataError), checkpoint_folder(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         self.used.clear()
 
 
 def _once(make: Callable[[], Path]) -> Callable[[], Path]:
-    """Call ``make`` when it is first needed, on whichever thread, and return the same ever after."""
-    made, asking = cache(make), threading.Lock()
+    """Return a thread-safe function that calls ``make`` once and then returns the same path."""
+    cached, lock = cache(make), threading.Lock()
 
-    def ask() -> Path:
-        with asking:
-            return made()
+    def call() -> Path:
+        with lock:
+            return cached()
 
-    return ask
+    return call
 
 
-def _fit_name(model: Any, labels: Any, given: Mapping[str, Any], precision: str) -> str:
-    """A name that is the same for the same model, settings, labels, precision and what ``fit`` was given."""
+def _fit_name(model: Any, labels: Any, arguments: Mapping[str, Any], precision: str) -> str:
+    """Return a name that identifies model, settings, labels, precision and arguments of ``fit``."""
     name, origin = type(model).__name__, getattr(labels, "origin", None)
-    annotators = labels.annotator_table  # which the seal of a store says nothing of
+    annotators = labels.annotator_table  # not covered by the seal of a store
     settings = {key: repr(value) for key, value in model.get_params(deep=False).items() if key != "n_jobs"}
-    content = {
-        "version": __version__,
-        "model": name,
-        "settings": settings,
-        "labels": labels.fingerprint() if origin is None else origin.seal,  # of a store, without reading it
-        "annotators": None if annotators is None else _digest(annotators.to_pylist()),
-        "label_type": labels.label_type,
-        "given": {key: _digest(value) for key, value in given.items()},
-        "precision": precision,
-    }
+    content: dict[str, Any] = {"version": __version__, "model": name, "settings": settings}
+    content["labels"] = labels.fingerprint() if origin is None else origin.seal  # without reading a store
+    content["annotators"] = None if annotators is None else _digest(annotators.to_pylist())
+    content |= {"label_type": labels.label_type, "precision": precision}
+    content["given"] = {key: _digest(value) for key, value in arguments.items()}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{name.lower()}-{digest[:16]}"
 
 
 def _digest(value: Any) -> str:
-    """A digest of arrays, labels, states, and lists of them."""
+    """Return a digest of arrays, labels, states, and lists of them."""
     if isinstance(value, Annotations):
         return value.fingerprint()
     if is_dataclass(value):
@@ -171,21 +164,14 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + content).hexdigest()
 
 
-_DIRECTORY = Rule(
-    "a directory, there already or to be made", lambda v: v is None or (_is_path(v) and not Path(v).is_file())
-)
-_RULES = {
-    "n_workers": Rule("an int >= 1, or -1 for one a core", lambda v: integer(1).holds(v) or v == -1),
-    "scratch": _DIRECTORY,
-    "checkpoint": _DIRECTORY,
-    "checkpoint_every": integer(1),
-    "precision": choice(*PRECISIONS),
-    "progress": PROGRESS,
-}
+def _is_directory(value: Any) -> bool:
+    return value is None or (isinstance(value, str | os.PathLike) and not Path(value).is_file())
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str | os.PathLike)
+_DIRECTORY = Rule("an existing or new directory", _is_directory)
+N_WORKERS = Rule("an int >= 1, or -1 for one per core", lambda v: integer(1).holds(v) or v == -1)
+RESOURCE_RULES = {"n_workers": N_WORKERS, "scratch": _DIRECTORY, "checkpoint": _DIRECTORY}
+RESOURCE_RULES |= {"checkpoint_every": integer(1), "precision": choice(*PRECISIONS), "progress": PROGRESS}
 
 
 @contextmanager
@@ -200,48 +186,50 @@ def resources(
     precision: str = "double",
     progress: ShowProgress = None,
 ) -> Iterator[Resources]:
-    """Every fit inside the block uses these.
+    """Set the resources of all fits inside the block.
 
-    Fits in threads or processes that you start yourself do not see them: open a block in each.
+    Threads and processes that you start yourself need a block of their own.
 
     Parameters
     ----------
     cluster
-        A Dask scheduler's address, ``"local"`` for processes on this machine, or a ``distributed.Client``.
-        The certificates of a ``tls://`` address are those that Dask's configuration names.
+        Address of a Dask scheduler, ``"local"`` for processes on this machine, or a ``distributed.Client``.
+        The certificates of a ``tls://`` address come from Dask's configuration.
     n_workers
         Number of processes of a local cluster; −1 starts one for each core.
     memory
-        How much a fit may take, all processes together and mapped files apart: ``"8GB"``, or a number of
-        bytes. Messages of PGM that would not fit go to disk; what cannot be done in it is refused.
+        Memory limit of a fit, for all processes together and without mapped files: ``"8GB"``, or a number of
+        bytes. Messages of PGM that do not fit go to disk; a fit that needs more is refused.
     scratch
-        A directory for messages that do not fit into memory; on a cluster for all messages, and
-        one that every worker reaches. Default: ``checkpoint``, or the system's place for temporary files.
+        Directory for messages that do not fit into memory; on a cluster for all messages, on a disk shared by
+        all workers. Default: ``checkpoint``, or the system's temporary directory.
     checkpoint
-        A directory for checkpoints. A fit with the same settings on the same labels resumes where an earlier
-        one was stopped, and has the same bits as if it had not been. Annealing, regressions on features and
-        models that are counts keep no checkpoints, and begin anew.
+        Directory for checkpoints. A fit with the same settings and labels resumes where an earlier one was
+        stopped, with identical results. Annealing, regressions on features and models of counts have no
+        checkpoints and start again.
     checkpoint_every
-        Iterations between two checkpoints.
+        Number of iterations between checkpoints.
     precision
-        Precision of the messages: ``"double"``, or ``"single"``, which takes half the memory and changes
-        the result a little (docs/scale.md says how much).
+        Precision of the messages: ``"double"``, or ``"single"``, which takes half the memory and changes the
+        result slightly (see docs/scale.md).
     progress
-        True or False, a function told (what, share of the iterations done), or None: a bar on a terminal.
+        True or False, a function called with (title, share of the iterations done), or None for a bar on a
+        terminal.
     """
-    given = locals()
-    check_rules("resources", _RULES, **{name: given[name] for name in _RULES})
-    allowed = None if memory is None else n_bytes(memory, "resources")
-    if allowed is not None and allowed < 10**6 and not str(memory).strip()[-1].isalpha():  # 5 means 5 GB
+    arguments = locals()
+    check_rules("resources", RESOURCE_RULES, **{name: arguments[name] for name in RESOURCE_RULES})
+    limit = None if memory is None else n_bytes(memory, "resources")
+    if limit is not None and limit < 10**6 and not str(memory).strip()[-1].isalpha():  # 5 probably means 5 GB
         raise bad_parameter("resources", "memory", "a size such as '2GB', or 1,000,000 bytes or more", memory)
     with ExitStack() as stack:
         client, n_threads = None, 0
         if cluster is not None:
-            from dissensus.large.dask import connected, running_workers
+            from dissensus.large.dask import connect, running_workers
 
-            client = stack.enter_context(connected(cluster, n_workers=n_workers))
+            client = stack.enter_context(connect(cluster, n_workers=n_workers))
             n_threads = sum(running_workers(client).values())
-        own, kept = (None if place is None else Path(place).absolute() for place in (scratch, checkpoint))
-        found = Resources(allowed, progress, precision, n_threads, client, own, kept, checkpoint_every)
-        with using(found):
-            yield found
+        scratch, checkpoint = (path and Path(path).absolute() for path in (scratch, checkpoint))
+        folders = scratch, checkpoint, checkpoint_every
+        granted = Resources(limit, progress, precision, n_threads, client, *folders)
+        with using(granted):
+            yield granted

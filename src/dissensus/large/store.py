@@ -1,14 +1,13 @@
-"""A store on disk: labels in the order and the coding of ``Annotations``, written once, mapped when opened.
+"""Stores: labels on disk in the order and coding of ``Annotations``, memory-mapped when opened.
 
-Three columns of 32-bit codes lie in ``.npy`` files, the ids in Parquet files; a manifest, sealed, lists them
-all with their checksums.
+Three columns of 32-bit codes are ``.npy`` files and the ids are Parquet files; a sealed manifest lists all
+files with their checksums.
 
-Checksums are CRC-32: it notices every flipped byte (any burst of up to 32 bits, and all else but one change
-in four billion), it is in the standard library, and it runs at several gigabytes a second, so a store can be
-checked whenever it is opened. The manifest itself is sealed with SHA-256. Neither is a signature: they tell a
-damaged store from a sound one, not who wrote it, and can be computed anew. So the properties that models rely
-on are checked apart from them, always: files have the sizes of what they hold, the rows of each item follow
-those of the one before, every code is in its vocabulary, and ids are text.
+Checksums are CRC-32, which detects all bursts of up to 32 bits and all but one in four billion other changes,
+and runs at several gigabytes per second, so a store is checked whenever it is opened. The manifest is sealed
+with SHA-256. Neither is a signature: they detect damage, not forgery. The properties that models rely on are
+therefore always checked as well: file sizes, the order of rows by item, codes within their vocabulary, and
+ids that are text.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LABEL_TYPES, LabelType
 from dissensus.labels.rows import DUPLICATE_POLICIES, Duplicates, repeats_note
-from dissensus.labels.vocabulary import Vocabulary, is_text, texts
-from dissensus.large.file_arrays import file_checksum
+from dissensus.labels.vocabulary import Vocabulary, arrow_strings, is_string_type
+from dissensus.large.file_arrays import file_checksum, labels_differ
 from dissensus.params import n_cores
 from dissensus.tables.atomic import restore
-from dissensus.tables.layouts import one_only, with_kind, with_side_tables
+from dissensus.tables.layouts import single_value_notes, with_inferred_type, with_side_tables
 from dissensus.tables.source import not_reached
 
 MANIFEST = "dissensus-store.json"
-FORMAT = 4
-COLUMNS = ("item", "annotator", "label")
-CODES = tuple(f"{name}-codes.npy" for name in COLUMNS)
-IDS = ("item-ids.parquet", "annotator-ids.parquet")  # classes are few, and stand in the manifest
-BLOCK = 1 << 20  # bytes or numbers that are checked at a time
+STORE_FORMAT = 4
+CODE_COLUMNS = ("item", "annotator", "label")
+CODES = tuple(f"{name}-codes.npy" for name in CODE_COLUMNS)
+IDS = ("item-ids.parquet", "annotator-ids.parquet")  # classes are in the manifest
+CODES_PER_CHECK = 1 << 20  # codes checked at a time
 
 
 @dataclass(frozen=True)
@@ -56,18 +55,18 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Content of a store; the same for the same labels, in whatever order and number of files they came."""
+    """Description of a store, which does not depend on the order and number of input files."""
 
     n_labels: int
     n_items: int
     n_annotators: int
     classes: tuple[str, ...]
-    declared: bool  # True: the classes were given; False: they are those that occur
+    declared: bool  # whether the classes were declared, not inferred from the labels
     duplicates: Duplicates
-    left_out: int  # label rows that the policy for duplicates left out
-    notes: tuple[str, ...]  # remarks on the labels, for a person
+    left_out: int  # label rows removed by the policy for duplicates
+    notes: tuple[str, ...]  # remarks for the user
     files: Mapping[str, StoredFile]  # by name
-    label_type: LabelType | None = None  # as declared; None: told from the labels when they are opened
+    label_type: LabelType | None = None  # as declared; None: inferred when the store is opened
 
     @property
     def n_classes(self) -> int:
@@ -76,49 +75,49 @@ class Manifest:
 
     @property
     def seal(self) -> str:
-        """A digest of all of it, and so, through the checksums, of every file."""
-        return _seal({"format": FORMAT} | asdict(self))
+        """Digest of the manifest and, through the checksums, of every file."""
+        return _seal({"format": STORE_FORMAT} | asdict(self))
 
     @property
     def n_bytes(self) -> int:
-        """Size of the store, the manifest apart."""
+        """Size of the store without the manifest."""
         return sum(file.bytes for file in self.files.values())
 
 
 def is_store(path: Path) -> bool:
-    """Tell a directory that holds a store, sound or not."""
+    """Return True if a directory contains a store, damaged or not."""
     restore(path)
     return (path / MANIFEST).is_file()
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """Write the manifest beside the files that it lists."""
-    content = {"format": FORMAT} | asdict(manifest) | {"seal": manifest.seal}
+    """Write the manifest to the folder of its files."""
+    content = {"format": STORE_FORMAT} | asdict(manifest) | {"seal": manifest.seal}
     text = json.dumps(content, indent=1, ensure_ascii=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
 def read_manifest(store: Path) -> Manifest:
-    """Read the manifest of a store, or say in one line why there is none."""
+    """Read the manifest of a store, or raise an error that explains the damage."""
     try:
         content = json.loads((store / MANIFEST).read_bytes())
         if content.pop("seal") != _seal(content):
             raise ValueError
-        if content.pop("format") != FORMAT:
-            raise DataError(f"{store}: was written by another version of dissensus; write it again")
+        if content.pop("format") != STORE_FORMAT:
+            raise DataError(f"{store}: written by another version of dissensus; write the store again")
         files = {name: StoredFile(**file) for name, file in content.pop("files").items()}
         for name in ("classes", "notes"):
             content[name] = tuple(map(str, content[name]))
         manifest = Manifest(**content, files=files)
         numbers = [manifest.n_labels, manifest.n_items, manifest.n_annotators, manifest.left_out]
         numbers += [n for file in files.values() for n in (file.bytes, file.crc32)]
-        sound = all(type(n) is int and n >= 0 for n in numbers)
-        sound &= manifest.label_type in (None, *LABEL_TYPES) and manifest.duplicates in DUPLICATE_POLICIES
-        sound &= len(set(manifest.classes)) == manifest.n_classes
-        sound &= files.keys() == {*CODES, *IDS}
+        valid = all(type(n) is int and n >= 0 for n in numbers)
+        valid &= manifest.label_type in (None, *LABEL_TYPES) and manifest.duplicates in DUPLICATE_POLICIES
+        valid &= len(set(manifest.classes)) == manifest.n_classes
+        valid &= files.keys() == {*CODES, *IDS}
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        sound = False
-    if not sound:
+        valid = False
+    if not valid:
         raise _damaged(store / MANIFEST)
     return manifest
 
@@ -143,7 +142,7 @@ def open_annotations(
     label_type: LabelType | None = None,
     verify: bool = True,
 ) -> Annotations:
-    """Open the labels of a store, as every model takes them.
+    """Open the labels of a store.
 
     Parameters
     ----------
@@ -152,9 +151,9 @@ def open_annotations(
     items, annotators, gold
         Side tables, as for :func:`dissensus.read_annotations`.
     label_type
-        Kind of answers, if it is another than the store was written with.
+        Kind of answers, if it differs from the declared one.
     verify
-        False leaves the checksums aside, and only these: for a store that was checked before.
+        Whether to verify the checksums; other checks are always made.
     """
     path = Path(store)
     manifest = read_manifest(path)
@@ -163,38 +162,38 @@ def open_annotations(
         list(threads.map(lambda file: _check_file(path / file[0], file[1], verify), manifest.files.items()))
         columns = threads.map(lambda name, n: _codes(path, name, n, manifest.n_labels), CODES, sizes)
         vocabularies = threads.map(lambda *ids: _ids(path, *ids), IDS, sizes)
-    classes = Vocabulary(texts(manifest.classes), "label")
+    classes = Vocabulary(arrow_strings(manifest.classes), "label")
     notes = repeats_note(manifest.left_out, manifest.duplicates)
-    (item, annotator, label), (known_items, known_annotators) = columns, vocabularies
-    labels = Annotations(item, annotator, label, known_items, known_annotators, classes, notes=notes)
-    labels = with_kind(labels, label_type or manifest.label_type)
+    (item, annotator, label), (item_ids, annotator_ids) = columns, vocabularies
+    labels = Annotations(item, annotator, label, item_ids, annotator_ids, classes, notes=notes)
+    labels = with_inferred_type(labels, label_type or manifest.label_type)
     ids, new_classes = ("item", "annotator"), not manifest.declared
     labels = with_side_tables(labels, items, annotators, gold, ids, new_classes)
-    labels = replace(labels, notes=(*labels.notes, *manifest.notes, *one_only(labels)))
+    labels = replace(labels, notes=(*labels.notes, *manifest.notes, *single_value_notes(labels)))
     if items is not None or gold is not None:
-        return labels  # items or classes may have joined, and codes have changed
+        return labels  # items or classes may have been added, which changes codes
     return StoredAnnotations.of(labels, StoreOrigin(path.absolute(), manifest.seal))
 
 
 @dataclass(frozen=True)
 class StoreOrigin:
-    """A store that labels were opened from, at a path that is the same for every process that reopens it."""
+    """The store that labels were opened from; other processes reopen it at the same path."""
 
     path: Path  # absolute
     seal: str  # changes with any label or id
 
 
 class StoredAnnotations(Annotations):
-    """Annotations that lie in a store: another process opens them there instead of getting a copy.
+    """Annotations in a store, which other processes reopen instead of receiving a copy.
 
-    Labels that are derived from them have no origin, and are pickled as plain ones are.
+    Labels derived from them have no origin and are pickled as usual.
     """
 
     origin: ClassVar[StoreOrigin | None] = None
 
     @classmethod
     def of(cls, labels: Annotations, origin: StoreOrigin | None) -> StoredAnnotations:
-        """Give labels the store that they lie in."""
+        """Attach the store to its labels."""
         stored = cls(**{field.name: getattr(labels, field.name) for field in fields(labels) if field.init})
         vars(stored)["origin"] = origin
         return stored
@@ -206,25 +205,22 @@ class StoredAnnotations(Annotations):
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.origin is None:
             return super().__reduce_ex__(protocol)
-        names = ("annotator_table", "frame_kind", "notes", "label_type")  # which the store does not have
-        return _reopened, (self.origin, {name: getattr(self, name) for name in names})
+        names = ("annotator_table", "frame_kind", "notes", "label_type")  # not part of the store
+        return _reopen, (self.origin, {name: getattr(self, name) for name in names})
 
 
-def _reopened(origin: StoreOrigin, others: Mapping[str, Any]) -> StoredAnnotations:
-    """Open labels that were pickled as their origin, every byte of this machine's copy checked."""
+def _reopen(origin: StoreOrigin, others: Mapping[str, Any]) -> StoredAnnotations:
+    """Open labels pickled as their origin, verifying this machine's copy."""
     if not origin.path.is_dir():
         raise not_reached(origin.path, "put the store at the same path there, shared or copied")
-    here = open_annotations(origin.path)
-    if getattr(here, "origin", None) != origin:
-        raise DataError(
-            f"{origin.path}: holds other labels on this worker's machine than on the driver's; "
-            "copy the store there again"
-        )
-    return StoredAnnotations.of(replace(here, **others), origin)
+    labels = open_annotations(origin.path)
+    if getattr(labels, "origin", None) != origin:
+        raise labels_differ(origin.path)
+    return StoredAnnotations.of(replace(labels, **others), origin)
 
 
 def _check_file(path: Path, expected: StoredFile, verify: bool) -> None:
-    """Refuse a file that is missing, or has another size or, if ``verify``, another checksum."""
+    """Raise an error if a file is missing or has another size or, if ``verify``, another checksum."""
     if not path.is_file():
         raise DataError(f"{path.parent}: {path.name} is missing; write the store again")
     if path.stat().st_size != expected.bytes or (verify and file_checksum(path) != expected.crc32):
@@ -232,35 +228,35 @@ def _check_file(path: Path, expected: StoredFile, verify: bool) -> None:
 
 
 def _codes(store: Path, name: str, n_ids: int, n_labels: int) -> NDArray[np.int32]:
-    """Map a column, no code of which is beyond its vocabulary; each item's rows follow those of the last."""
+    """Map a column after checking that codes are in their vocabulary and rows are sorted by item."""
     try:
         codes = np.lib.format.open_memmap(store / name, mode="r").view(np.ndarray)
     except Exception:  # a forged header can be anything
         raise _damaged(store / name) from None
-    sound = codes.dtype == np.dtype("<i4") and codes.shape == (n_labels,) and n_labels > 0
-    if sound and name == CODES[0]:
-        sound = (codes[0], codes[-1]) == (0, n_ids - 1)
-    for at in range(0, n_labels, BLOCK) if sound else ():
-        piece = codes[at : at + BLOCK + 1]
-        # A negative code, or a step back, is a very large one without its sign.
-        sound &= int(piece.view("<u4").max()) < n_ids
-        if name == CODES[0] and len(piece) > 1:
-            sound &= int(np.diff(piece).view("<u4").max()) <= 1
-    if not sound:
+    valid = codes.dtype == np.dtype("<i4") and codes.shape == (n_labels,) and n_labels > 0
+    if valid and name == CODES[0]:
+        valid = (codes[0], codes[-1]) == (0, n_ids - 1)
+    for start in range(0, n_labels, CODES_PER_CHECK) if valid else ():
+        chunk = codes[start : start + CODES_PER_CHECK + 1]
+        # viewed as unsigned, a negative code or step is a very large number
+        valid &= int(chunk.view("<u4").max()) < n_ids
+        if name == CODES[0] and len(chunk) > 1:
+            valid &= int(np.diff(chunk).view("<u4").max()) <= 1
+    if not valid:
         raise _damaged(store / name)
     return codes
 
 
 def _ids(store: Path, name: str, n: int) -> Vocabulary:
-    """Read the ids of items or annotators, which must be so many texts."""
-    what = name.partition("-")[0]
+    """Read the ids of items or annotators, which must be ``n`` strings."""
+    role = name.partition("-")[0]
     try:
         with parquet.ParquetFile(store / name) as file:
-            table = file.read([what]) if file.metadata.num_rows == n else pa.table({})
+            table = file.read([role]) if file.metadata.num_rows == n else pa.table({})
         table.validate(full=True)
-        ids = table.column(what).combine_chunks()
+        ids = table.column(role).combine_chunks()
     except (pa.ArrowException, OSError, KeyError, ValueError, MemoryError):
         raise _damaged(store / name) from None
-    if not is_text(ids.type) or ids.null_count or len(ids) != n:
+    if not is_string_type(ids.type) or ids.null_count or len(ids) != n:
         raise _damaged(store / name)
-    return Vocabulary(ids, what)
+    return Vocabulary(ids, role)

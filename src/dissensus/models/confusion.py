@@ -1,13 +1,13 @@
-"""What Dawid–Skene and its relatives share: annotators with confusion matrices of their own.
+"""E-step and base class of the models with a confusion matrix per annotator: Dawid–Skene and its relatives.
 
-Item m has one true class t_m ~ Cat(ψ), and annotator n answers from a row of its matrix,
-y_mn ~ Cat(π_{n, t_m}). A shard's labels are a sparse matrix S with one row per item and one column a
-(annotator, answer) cell, so both halves of EM are a product with it:
+Item m has a true class t_m ~ Cat(ψ); annotator n answers from a row of its matrix, y_mn ~ Cat(π_{n, t_m}).
+The labels of a block are a sparse matrix S with a row per item and a column per cell (annotator, answer), so
+that both halves of EM are products with it:
 
     log P(t_m = k | labels) = log ψ_k + Σ_cells S_m,(n,y) log π_nky + const                            (1)
     n_nky = Σ_m S_m,(n,y) P(t_m = k)                                                                   (2)
 
-Nothing of size labels × annotators, or items × annotators, is ever built.
+No array has labels × annotators or items × annotators entries.
 """
 
 from __future__ import annotations
@@ -22,44 +22,49 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import xlogy
 
+from dissensus import errors
 from dissensus.engine import Block, ConvergenceMonitor, Engine
-from dissensus.errors import bad_parameter
+from dissensus.errors import DataError, ParameterError, bad_parameter, warn
+from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import Model, fit_truth
+from dissensus.models.base import Model
 from dissensus.models.results import ClusterView, by_id, table_by_id
-from dissensus.models.scoring import fresh_rows
+from dissensus.models.scoring import unfitted_rows
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, sum_of_logs, winners
-from dissensus.params import N_JOBS, WEIGHT_BY, choice, fitted, real, setting
+from dissensus.params import MAX_ITER, N_JOBS, TOL, WEIGHT_BY, choice, fitted, real, setting
+from dissensus.tables.layouts import with_side_tables
 
-LEAST_DAMPING = math.exp(-7)
-FEW_CLASSES = 4  # up to which SciPy multiplies faster with one column after the other
+MIN_DAMPING = math.exp(-7)
+MAX_CLASSES_BY_COLUMN = 4  # up to here, SciPy multiplies faster column by column
+MAX_CELLS_PER_LABEL = 4  # up to here, a column for every cell of a block is cheaper
+NEW_ANNOTATOR_SMOOTHING = 1.0  # weight, in labels, of the crowd's row in each row of a new annotator
+APPLY_ITERATIONS = 20
 Cells = NDArray[np.int64] | slice
-DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 
 
-# ---- a block ------------------------------------------------------------------------------------------
+# ---- steps of a block ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class CellLayout:
     """A block's labels as an (items, cells) matrix of counts.
 
-    Its columns are all cells, or, in a crowd much larger than the block, those that occur.
+    The columns are all cells or, if annotators are many and labels few, the cells that occur.
     """
 
     n_classes: int
     cells: Cells  # n · P + y of each column
     matrix: Any  # sparse (items, cells)
-    transposed: Any  # sparse (cells, items): the same arrays, so that sums run through items one by one
+    transposed: Any  # sparse (cells, items), sharing the arrays of ``matrix``
 
     @classmethod
     def of(cls, block: Block) -> CellLayout:
-        """Number the (annotator, answer) cells."""
+        """Build the matrix of a block."""
         shard = block.shard()
         n_cells = block.labels.n_annotators * shard.n_classes
         codes = shard.annotator * np.int64(shard.n_classes) + shard.label
-        if n_cells <= DENSE_CELLS * len(codes):
+        if n_cells <= MAX_CELLS_PER_LABEL * len(codes):
             cells, column = slice(None), codes
         else:
             cells, column = np.unique(codes, return_inverse=True)
@@ -70,7 +75,7 @@ class CellLayout:
         return cls(shard.n_classes, cells, matrix, matrix.T)
 
     def counts(self) -> Array:
-        """(items, classes): how often each class was given to each item."""
+        """Return (items, classes): labels of each class per item."""
         M, P = self.matrix.shape[0], self.n_classes
         column = self.matrix.indices
         answer = column % P if isinstance(self.cells, slice) else self.cells[column] % P
@@ -79,34 +84,32 @@ class CellLayout:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What the M-step consumes, given P(t_m = k) of each item."""
+class ExpectedCounts:
+    """Expected sufficient statistics under P(t_m = k), for the M-step."""
 
-    counts: Array  # (annotators, K, answers): expected label counts (2); K is the true classes, or more
+    counts: Array  # (annotators, K, answers): expected label counts (2), by true class or subtype
     item_mass: Array  # (K,): Σ_m P(t_m = k)
-    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being the prior of the items
+    entropy: float  # Σ_m [H(t_m) + Σ_k P(t_m = k) log h_mk], with the items' prior h
     evidence: float  # Σ_m log P(labels of m)
 
 
-Part = tuple[Cells, Expected]  # of one block: its cells, and what its items add, with counts (cells, K)
+BlockCounts = tuple[Cells, ExpectedCounts]  # the block's cells, and its terms, with counts (cells, K)
 
 
-def _posterior_step(
-    layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array
-) -> tuple[Array, float]:
-    """P(t_m = k | labels) of the items, and Σ_m log P(labels of m) / Π_cells π_n0y^S."""
-    # (K, items): log h_mk + log ψ_k + Σ_cells S log π_nky / π_n0y, (1) less a term that no k changes. The
-    # classes are few, and NumPy is faster along items than along classes: a row for every class.
-    prior, columns = np.atleast_2d(log_psi + log_given).T, ratios[layout.cells]
+def _posteriors(layout: CellLayout, log_prior: Array, log_psi: Array, ratios: Array) -> tuple[Array, float]:
+    """Return P(t_m = k | labels) of the items, and Σ_m log P(labels of m) / Π_cells π_n0y^S."""
+    # (K, items): log h_mk + log ψ_k + Σ_cells S log π_nky / π_n0y, which is (1) up to a constant in k. Rows
+    # are classes because NumPy is faster along the longer axis.
+    prior, columns = np.atleast_2d(log_psi + log_prior).T, ratios[layout.cells]
     scores = np.empty((len(prior), layout.matrix.shape[0]))
     scores[0] = prior[0]
-    if len(scores) <= FEW_CLASSES:
+    if len(scores) <= MAX_CLASSES_BY_COLUMN:
         for k in range(1, len(scores)):
             np.add(layout.matrix @ columns[:, k - 1], prior[k], out=scores[k])
     else:
         np.add((layout.matrix @ columns).T, prior[1:], out=scores[1:])
     top = scores.max(axis=0)
-    top -= 0.5  # exp takes twice as long where its argument is now and then 0
+    top -= 0.5  # avoids exp(0), which takes twice as long
     scores -= top
     np.exp(scores, out=scores)
     mass = scores.sum(axis=0)
@@ -115,53 +118,55 @@ def _posterior_step(
     return w, sum_of_logs(mass) + float(top.sum())
 
 
-def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> Part:
-    """Expected counts under the posterior; the evidence is divided by Π_cells π_n0y^S."""
-    w, evidence = _posterior_step(layout, log_given, log_psi, ratios)
-    return layout.cells, Expected(np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
+def _e_step(layout: CellLayout, log_prior: Array, log_psi: Array, ratios: Array) -> BlockCounts:
+    """Return expected counts under the posterior; the evidence is divided by Π_cells π_n0y^S."""
+    w, evidence = _posteriors(layout, log_prior, log_psi, ratios)
+    return layout.cells, ExpectedCounts(np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
-def _counts_step(layout: CellLayout, rows: Any, start: Start | None = None, crowd: Any = None) -> Part:
-    """The counts that beliefs imply; ``rows`` are w and the items' prior, with ``start`` the prior alone."""
-    w, prior = rows if start is None else (times_prior(start(layout.counts(), crowd), rows), rows)
+def _counts_step(
+    layout: CellLayout, rows: Any, start: Start | None = None, class_counts: Any = None
+) -> BlockCounts:
+    """Return expected counts under w; ``rows`` are w and the items' prior, or with ``start`` the prior."""
+    w, prior = rows if start is None else (times_prior(start(layout.counts(), class_counts), rows), rows)
     counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, prior).sum() - xlogy(w, w).sum())
-    return layout.cells, Expected(counts, column_sums(w), entropy, 0.0)
+    return layout.cells, ExpectedCounts(counts, column_sums(w), entropy, 0.0)
 
 
-def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Array:
-    return times_prior(start(layout.counts(), crowd), prior)
+def _initial_step(layout: CellLayout, prior: Array, start: Start, class_counts: Array) -> Array:
+    return times_prior(start(layout.counts(), class_counts), prior)
 
 
-def times_prior(labels: Array, prior: Array) -> Array:
-    """What labels say times the items' prior; the prior alone where the two exclude each other."""
-    product = labels * prior
+def times_prior(distributions: Array, prior: Array) -> Array:
+    """Return the normalised product with the items' prior; the prior itself where the product is 0."""
+    product = distributions * prior
     return np.where(product.any(axis=1, keepdims=True), normalised(product), prior)
 
 
-# ---- all of them --------------------------------------------------------------------------------------
+# ---- steps over all labels ---------------------------------------------------------------------------------
 
 
 class ConfusionSteps:
-    """The steps over all labels of a model with confusion matrices."""
+    """E-steps over all labels for models with confusion matrices."""
 
     def __init__(self, annotations: Annotations, engine: Engine) -> None:
         self.blocks = engine.blocks(annotations, CellLayout.of)
         self.shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
         self._class_counts = annotations.class_counts.astype(np.float64)
 
-    def posterior(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Array:
-        """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) or (K,) is added to log ψ.
+    def posterior(self, log_matrices: Array, log_psi: Array, log_prior: Array) -> Array:
+        """Return P(t_m = k | labels) of every item (1); ``log_prior`` (items, K) or (K,) is added to log ψ.
 
-        Classes are compared with the first, so that its logarithms must be finite: `safe_log` ends at −708.
+        Classes are compared with the first, whose logarithms must be finite; `safe_log` is at least −708.
         """
-        rows, ratios = self._rows(log_given), _log_ratios(_by_cell(log_matrices))
-        parts = self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios)
+        rows, ratios = self._rows(log_prior), _log_ratios(_by_cell(log_matrices))
+        parts = self.blocks.map(_posteriors, rows, log_psi=log_psi, ratios=ratios)
         posteriors, _ = zip(*parts, strict=True)
         return np.concatenate(posteriors)
 
-    def e_step(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
-        """Expected counts under the posterior (1)."""
-        rows, logs = self._rows(log_given), _by_cell(log_matrices)
+    def e_step(self, log_matrices: Array, log_psi: Array, log_prior: Array) -> ExpectedCounts:
+        """Return expected counts under the posterior (1)."""
+        rows, logs = self._rows(log_prior), _by_cell(log_matrices)
         expected = self._sum(self.blocks.map(_e_step, rows, log_psi=log_psi, ratios=_log_ratios(logs)))
         counts, mass = _by_cell(expected.counts), expected.item_mass
         evidence = expected.evidence + float((counts @ ones(len(mass))) @ logs[:, 0])
@@ -170,28 +175,29 @@ class ConfusionSteps:
         return replace(expected, entropy=evidence - rest, evidence=evidence)
 
     def initial_posterior(self, start: Start, prior: Array | None = None) -> Array:
-        """(items, classes): where EM starts, by the items' own labels times their prior."""
-        parts = self.blocks.map(_initial_step, self._rows(prior), start=start, crowd=self._class_counts)
+        """Return (items, classes): the start of EM, from the items' labels times their prior."""
+        rows, class_counts = self._rows(prior), self._class_counts
+        parts = self.blocks.map(_initial_step, rows, start=start, class_counts=class_counts)
         return np.concatenate(list(parts))
 
-    def initial_counts(self, start: Start, prior: Array | None = None) -> Expected:
-        """Expected counts under the initial posterior."""
-        rows, crowd = self._rows(prior), self._class_counts
-        return self._sum(self.blocks.map(_counts_step, rows, start=start, crowd=crowd))
+    def initial_counts(self, start: Start, prior: Array | None = None) -> ExpectedCounts:
+        """Return expected counts under the initial posterior."""
+        rows, class_counts = self._rows(prior), self._class_counts
+        return self._sum(self.blocks.map(_counts_step, rows, start=start, class_counts=class_counts))
 
-    def expected_counts(self, w: Array, prior: Array | None = None) -> Expected:
-        """What the M-step consumes, for beliefs (items, K) under the items' prior."""
+    def expected_counts(self, w: Array, prior: Array | None = None) -> ExpectedCounts:
+        """Return expected counts under w (items, K) and the items' prior."""
         rows = zip(self._rows(w), self._rows(prior), strict=True)
         return self._sum(self.blocks.map(_counts_step, rows))
 
     def _rows(self, table: Array | None) -> list[Array]:
-        """Each block's rows of a table of all items; one row for all (None: of ones) goes to every block."""
+        """Split a table of all items into the blocks' rows; a single row (None: ones) is used for all."""
         if table is None or table.ndim == 1:
             return [np.ones(1) if table is None else table] * len(self.blocks.blocks)
         return [table[block.items] for block in self.blocks.blocks]
 
-    def _sum(self, parts: Iterable[Part]) -> Expected:
-        """Add the blocks up, in their order."""
+    def _sum(self, parts: Iterable[BlockCounts]) -> ExpectedCounts:
+        """Add up the blocks, in order."""
         _, N, P = self.shape
         sums, item_mass, entropy, evidence = np.zeros(0), np.zeros(0), 0.0, 0.0
         for cells, part in parts:
@@ -202,50 +208,96 @@ class ConfusionSteps:
             item_mass += part.item_mass
             entropy += part.entropy
             evidence += part.evidence
-        return Expected(sums.reshape(N, P, -1).transpose(0, 2, 1), item_mass, entropy, evidence)
+        return ExpectedCounts(sums.reshape(N, P, -1).transpose(0, 2, 1), item_mass, entropy, evidence)
 
 
 def _by_cell(log_matrices: Array) -> Array:
-    """(N, K, P) with one row per cell, one column per true class."""
+    """Return (N, K, P) as (cells, K)."""
     N, K, P = log_matrices.shape
     return np.ascontiguousarray(log_matrices.transpose(0, 2, 1)).reshape(N * P, K)
 
 
 def _log_ratios(logs: Array) -> Array:
-    """(cells, K − 1): log π_nky / π_n0y, of every true class k but the first."""
+    """Return (cells, K − 1): log π_nky / π_n0y for every true class k but the first."""
     ratio = np.eye(logs.shape[1])[:, 1:]
     ratio[0] = -1.0
-    return np.asarray(logs @ ratio)  # a product is faster than differences along short rows
+    return np.asarray(logs @ ratio)  # faster than differences along short rows
 
 
-# ---- where EM starts -----------------------------------------------------------------------------------
+# ---- starting points of EM -----------------------------------------------------------------------------
 
-Start = Callable[[Array, Array], Array]  # of (items, classes) counts and the crowd's (classes,)
-
-
-def votes(counts: Array, crowd: Array) -> Array:
-    """Each item's most frequent classes, ties shared; an item without labels is like the crowd's labels."""
-    labelled = counts.any(axis=1, keepdims=True)
-    return np.where(labelled, winners(counts), normalised(crowd))
+Start = Callable[[Array, Array], Array]  # from (items, classes) counts and overall counts (classes,)
 
 
-def shares(counts: Array, crowd: Array) -> Array:
-    """Each item's labels as shares; an item without labels is like the crowd's labels.
+def majority_votes(counts: Array, class_counts: Array) -> Array:
+    """Return each item's most frequent classes, ties shared; overall shares for items without labels."""
+    return np.where(counts.any(axis=1, keepdims=True), winners(counts), normalised(class_counts))
 
-    So a class that nobody gave starts at 0, and EM leaves it there.
+
+def label_shares(counts: Array, class_counts: Array) -> Array:
+    """Return each item's shares of labels; overall shares for items without labels.
+
+    A class without labels starts at 0, and stays there in EM.
     """
-    labelled = counts.any(axis=1, keepdims=True)
-    return normalised(np.where(labelled, counts, crowd))
+    return normalised(np.where(counts.any(axis=1, keepdims=True), counts, class_counts))
 
 
-def log_chances(chances: Array) -> Array:
-    """log, −∞ at 0. With `safe_log` a class at 0 could slowly come back during EM; here it stays 0."""
+def log_with_zeros(probabilities: Array) -> Array:
+    """Return the logarithm, −∞ at 0, so that a class at 0 stays there in EM (unlike with `safe_log`)."""
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(chances))
+        return np.asarray(np.log(probabilities))
+
+
+# ---- gold and other prior knowledge --------------------------------------------------------------------
+
+
+def fit_truth(self: Any, labels: Any, *, gold: Any = None, prior: Any = None) -> Any:
+    """Fit the model to labels, and optionally to gold or other prior knowledge of the true classes.
+
+    Parameters
+    ----------
+    labels
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+    gold
+        The true class of some items: a mapping or a pandas Series from item to class, or a data frame or path
+        with one row per item.
+    prior
+        (items, classes): weights that multiply the class shares of each item, instead of gold. A row with all
+        its weight on one class is a gold label, a row of equal numbers carries no information.
+    """
+    if gold is None:
+        return self._run_fit(labels, prior=prior)
+    if prior is not None:
+        raise ParameterError(f"pass {errors.setting('gold')} or {errors.setting('prior')}, not both")
+    labels = as_annotations(labels, self._reads_as)
+    keys = [] if hasattr(gold, "columns") or not hasattr(gold, "keys") else list(gold.keys())
+    if keys and not set(keys) & set(labels.items.tolist()):
+        raise DataError(
+            f"gold must map items to their true class, but none of its keys is an item (the first is "
+            f"{keys[0]!r}); annotator weights cannot be passed, models learn them"
+        )
+    labels = with_gold(labels, gold)
+    return self._run_fit(labels, prior=gold_prior(labels))
+
+
+def with_gold(labels: Annotations, gold: Any) -> Annotations:
+    """Return the labels with gold: a mapping or a pandas Series from item to class, or a data frame or path.
+
+    Notes about gold (a class that no annotator used, an item without labels) are issued as warnings, because
+    callers that pass gold here do not see the notes of the labels.
+    """
+    if hasattr(gold, "items") and not hasattr(gold, "columns"):
+        pairs = dict(gold.items())
+        labels_with_gold = labels.with_tables(gold={"item": list(pairs), "label": list(pairs.values())})
+    else:
+        labels_with_gold = with_side_tables(labels, None, None, gold, ("item", "annotator"), True)
+    for note in labels_with_gold.notes[len(labels.notes) :]:
+        warn(note, 4)
+    return labels_with_gold
 
 
 def checked_prior(model: Model, prior: Any, annotations: Annotations) -> Array:
-    """Check what is known beforehand: an (items, classes) table of numbers from 0 on."""
+    """Return the prior as an array, after checking its shape and that all numbers are ≥ 0."""
     shape = (annotations.n_items, annotations.n_classes)
     table = np.asarray(prior, dtype=np.float64, order="C")
     if table.shape != shape:
@@ -257,7 +309,7 @@ def checked_prior(model: Model, prior: Any, annotations: Annotations) -> Array:
 
 
 def gold_prior(annotations: Annotations) -> Array:
-    """(items, classes): an item prior that knows the class of every item with gold, and nothing else.
+    """Return (items, classes): a prior with the class of every item with gold, and ones elsewhere.
 
     Parameters
     ----------
@@ -266,132 +318,128 @@ def gold_prior(annotations: Annotations) -> Array:
     """
     prior = np.ones((annotations.n_items, annotations.n_classes))
     if annotations.gold is not None:
-        known = np.flatnonzero(annotations.gold >= 0)
-        prior[known] = np.eye(annotations.n_classes)[annotations.gold[known]]
+        items = np.flatnonzero(annotations.gold >= 0)
+        prior[items] = np.eye(annotations.n_classes)[annotations.gold[items]]
     return prior
 
 
 def damping(counts: NDArray[np.int64], unseen: float) -> Array:
-    """(items, classes): 1 for a class that somebody gave to the item, ``unseen`` to the power of labels else.
+    """Return (items, classes): 1 for classes among the item's labels, ``unseen``^n_labels for the others.
 
-    Not below ``LEAST_DAMPING``, so that any number of labels leaves a little.
+    It is at least ``MIN_DAMPING``.
     """
-    n_labels = counts.sum(axis=1, keepdims=True)
-    return np.where(counts > 0, 1.0, np.maximum(unseen**n_labels, LEAST_DAMPING))
+    return np.where(counts > 0, 1.0, np.maximum(unseen ** counts.sum(axis=1, keepdims=True), MIN_DAMPING))
 
 
 UNSEEN = (
     real(0.0, 1.0, open_low=True),
-    "What each label of an item leaves of the probability of a class that none of them names; 1 leaves all "
-    "of it. Below 1, a rare class is not given to items for which nobody named it.",
+    "Factor by which each label of an item lowers the probability of a class that none of its labels names. "
+    "Below 1, a rare class is not assigned to items for which no annotator chose it.",
 )
 
 
-SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
-TRANSFORM_ROUNDS = 20
+# ---- the base class ------------------------------------------------------------------------------------
 
 
 class ConfusionModel(Model):
-    """Base of the models with one true class an item and a confusion matrix an annotator."""
+    """Base class of models with one true class per item and a confusion matrix per annotator."""
 
     _: KW_ONLY
     estimate: str = setting(
         "truth",
         choice("truth", "population"),
-        'What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right one, '
-        'or ``"population"``, the share of a population that would answer each class.',
+        'What ``label_distributions_`` estimate: ``"truth"``, the probability that each class is true, or '
+        '``"population"``, the share of a population that would choose each class.',
     )
     weight_by: str = setting("labels", *WEIGHT_BY)
+    max_iter: int = setting(200, *MAX_ITER)
+    tol: float = setting(1e-6, *TOL)
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
     _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 5, "NPP": 7}
     finds_truth = True
-    unseen = 1.0  # no setting of every model: see UNSEEN
+    unseen = 1.0  # a setting of some models: UNSEEN
 
     posterior_: Array = fitted("(M, P): P(true class | labels)")
     psi_: Array = fitted("(P,): shares of the true classes")
     confusion_: Array = fitted("(N, P, P): P(answer | true class) of each annotator")
-    crowd_confusion_: Array = fitted("(P, P): the same of the population")
+    crowd_confusion_: Array = fitted("(P, P): P(answer | true class) of the population")
 
     @property
     def intervals_are(self) -> str:  # type: ignore[override]
-        """Shares of a population have intervals; the chance that a class is true is itself a chance."""
+        """Kind of intervals: none for probabilities of the truth, approximate for shares of a population."""
         return "none" if self.estimate == "truth" else "approximate"
 
     fit = fit_truth
 
-    def _begin(
-        self, annotations: Annotations, engine: Engine, prior: Any
-    ) -> tuple[ConfusionSteps, Array, Array]:
-        """The steps, and (items, classes) the item prior and its logarithm; or one row for all items.
-
-        Classes that nobody gave to an item are damped.
-        """
-        known = np.ones(annotations.n_classes)
+    def _setup(self, labels: Annotations, engine: Engine, prior: Any) -> tuple[ConfusionSteps, Array, Array]:
+        """Return the steps, the items' prior, (items, classes) or (classes,) if uniform, and its log."""
+        item_prior = np.ones(labels.n_classes)
         if prior is not None:
-            known = normalised(checked_prior(self, prior, annotations))
+            item_prior = normalised(checked_prior(self, prior, labels))
         if self.unseen < 1.0:
-            known = normalised(known * damping(annotations.counts, self.unseen))
-        return ConfusionSteps(annotations, engine), known, log_chances(known)
+            item_prior = normalised(item_prior * damping(labels.counts, self.unseen))
+        return ConfusionSteps(labels, engine), item_prior, log_with_zeros(item_prior)
 
-    def _finish(self, load: NDArray[Any] | None = None, monitor: ConvergenceMonitor | None = None) -> None:
-        """The answer to the question asked about each item.
+    def _set_fitted(self, load: NDArray[Any], monitor: ConvergenceMonitor) -> None:
+        """Set the population's matrix, the trace of the fit and the label distributions."""
+        # C_kp = Σ_n load_n π_nkp / Σ_n load_n
+        weights = load if self.weight_by == "labels" else np.ones(len(load))
+        self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+        self._set_distributions()
 
-        After a fit: the population's matrix by the annotators' ``load``, and how the ``monitor`` ended.
-        """
-        if load is not None and monitor is not None:
-            # C_kp = Σ_n load_n π_nkp / Σ_n load_n
-            weights = load if self.weight_by == "labels" else np.ones(len(load))
-            self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
-            self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+    def _set_distributions(self) -> None:
+        """Set the label distributions, as ``estimate`` asks."""
         if self.estimate == "truth":
             self.prior_distribution_, self.label_distributions_ = self.psi_, self.posterior_
         else:
             w, psi, _, crowd = self._states()
             self.prior_distribution_, self.label_distributions_ = psi @ crowd, w @ crowd
 
-    # What decides about a label: the true class here; in other models each class has several states, one
-    # after the other.
-
     def _states(self) -> tuple[Array, Array, Array, Array]:
-        """P(state) of the items (M, K), of one never seen (K,), annotators' rows (N, K, P), the crowd's."""
+        """Return P(state) of items (M, K), its prior (K,), matrices (N, K, P) and the population's (K, P).
+
+        A state is a true class; in EBCC, a subtype of one.
+        """
         return self.posterior_, self.psi_, self.confusion_, self.crowd_confusion_
 
     def _set_states(self, w: Array, matrices: Array) -> None:
+        """Set the items' posteriors and the annotators' matrices."""
         self.posterior_, self.confusion_ = w, matrices
 
     def _answer_distributions(self, item: Codes) -> Array:
-        """Σ_k P(t_m = k) C_kp."""
+        """Return Σ_k P(t_m = k) C_kp."""
         w, psi, _, crowd = self._states()
         return np.asarray(np.vstack([w, psi])[item] @ crowd)
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
-        """Σ_k P(t_m = k) π_nkp."""
+        """Return Σ_k P(t_m = k) π_nkp."""
         w, psi, matrices, crowd = self._states()
         rows = np.concatenate([matrices, crowd[None]])[annotator]
         return np.asarray(np.einsum("ek,ekp->ep", np.vstack([w, psi])[item], rows))
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
-        """The true classes as item clusters, the population as the one annotator cluster."""
+        """Return the true classes as item clusters, and the population as the only annotator cluster."""
         self._check_fitted()
-        one, crowd, load = np.ones(1), self.crowd_confusion_, np.ones(len(self.confusion_))
+        single, crowd, load = np.ones(1), self.crowd_confusion_, np.ones(len(self.confusion_))
         if annotator_load is not None and self.weight_by == "labels":
             load = np.asarray(annotator_load, np.float64)
-        classes = self.posterior_, None, crowd[:, None], self.psi_, one, one, crowd
+        classes = self.posterior_, None, crowd[:, None], self.psi_, single, single, crowd
         return ClusterView(*classes, True, matrices=self.confusion_, annotator_weights=normalised(load))
 
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: the chance of the right answer on an item drawn at random."""
+        """Return columns about annotators: the probability of a correct answer on a random item."""
         # Σ_k ψ_k π_nkk
         return {"accuracy": np.einsum("k,nkk->n", self.psi_, self.confusion_)}
 
     @property
     def skills_(self) -> Any:
-        """One number for each annotator, keyed by annotator: the chance of the right answer.
+        """Probability of a correct answer of each annotator, keyed by annotator.
 
-        That chance has luck in it: who guesses between two classes has 0.5. ``skill`` of
-        ``annotator_skills`` (annotators/skill.py) is 0 for who guesses and 1 for who is always right.
+        It is not corrected for chance: guessing between two classes gives 0.5. ``skill`` of
+        :func:`dissensus.annotator_skills` is 0 for guessing and 1 for an annotator who is always right.
         """
         self._check_fitted()
         skills = self.annotator_frame()["accuracy"]
@@ -399,7 +447,7 @@ class ConfusionModel(Model):
 
     @property
     def errors_(self) -> Any:
-        """P(answer | true class), keyed by annotator and answer, with a column for each true class."""
+        """P(answer | true class), keyed by annotator and answer, with a column per true class."""
         self._check_fitted()
         N, P = len(self.annotators_), len(self.classes_)
         ids = {"annotator": np.repeat(self.annotators_, P), "label": np.tile(self.classes_, N)}
@@ -408,24 +456,26 @@ class ConfusionModel(Model):
         return table_by_id(ids, columns, self.columns_, self.frame_kind_)
 
     def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
-        """Fitted annotators keep their matrices and fitted items their posteriors; labels between two of
-        them are taken to be those of the fit. New annotators start from the population's matrix."""
-        item = fitted.item_vocabulary_.codes(new.item_vocabulary)
-        annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        steps = ConfusionSteps(fresh_rows(new, item, annotator), engine)
-        w, psi, matrices, population = fitted._states()
-        known = np.vstack([w, psi])[item]
-        if self.unseen < 1.0:  # in what is known of fitted items it is already
-            damped = np.repeat(damping(new.counts, self.unseen), len(psi) // new.n_classes, axis=1)
-            known = np.where((item < 0)[:, None], known * damped, known)
-        matrices = np.concatenate([matrices, population[None]])[annotator]
-        for _ in range(TRANSFORM_ROUNDS):
-            w = steps.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))
-            learned = self._matrices_of_new(steps.expected_counts(w).counts, fitted)
-            matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
-        self._set_states(w, matrices)
-        self._finish()
+        """Alternate between new items and new annotators, who start from the population's matrix.
 
-    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        """(annotators, K, P) from counts, with the population's rows as prior."""
-        return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
+        Fitted annotators keep their matrices and fitted items their posteriors; labels between a fitted item
+        and a fitted annotator are assumed to be those of the fit, and are not counted again.
+        """
+        rows, item, annotator = unfitted_rows(new, fitted)
+        steps = ConfusionSteps(rows, engine)
+        w, psi, matrices, population = fitted._states()
+        prior = np.vstack([w, psi])[item]
+        if self.unseen < 1.0:  # posteriors of fitted items are already damped
+            damped = np.repeat(damping(new.counts, self.unseen), len(psi) // new.n_classes, axis=1)
+            prior = np.where((item < 0)[:, None], prior * damped, prior)
+        matrices = np.concatenate([matrices, population[None]])[annotator]
+        for _ in range(APPLY_ITERATIONS):
+            w = steps.posterior(safe_log(matrices), np.zeros_like(psi), log_with_zeros(prior))
+            new_matrices = self._new_matrices(steps.expected_counts(w).counts, fitted)
+            matrices = np.where((annotator < 0)[:, None, None], new_matrices, matrices)
+        self._set_states(w, matrices)
+        self._set_distributions()
+
+    def _new_matrices(self, counts: Array, fitted: Self) -> Array:
+        """Return (annotators, K, P): matrices of new annotators, given their expected counts."""
+        return normalised(NEW_ANNOTATOR_SMOOTHING * fitted.crowd_confusion_ + counts)

@@ -1,11 +1,11 @@
-"""The two models that only count: majority vote, and the item's own label counts, smoothed.
+"""Models that only count: the majority vote, and the smoothed shares of each item's labels.
 
-With counts c_mp and n_m labels in all, item m gets by **MajorityVote** all weight on its most frequent class,
-and by **EmpiricalDistribution**, the line every clever model has to beat,
+With counts c_mp of n_m labels, **MajorityVote** puts all weight on the most frequent class of item m, and
+**EmpiricalDistribution**, the baseline for all other models, gives
 
     q_mp = (c_mp + s) / (n_m + P s).                                                  (additive smoothing)
 
-The smoothing s is a setting, or the one that best predicts each label from the item's other labels.
+The smoothing s is a setting, or the value that best predicts each label from the item's other labels.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import Model, fit_truth
-from dissensus.models.confusion import checked_prior, times_prior
+from dissensus.models.base import Model
+from dissensus.models.confusion import checked_prior, fit_truth, times_prior
 from dissensus.numerics import Array, normalised, row_shares, winners
 from dissensus.params import NONE, fitted, real, setting
 
-GRID = np.geomspace(1e-3, 1e2, 101)  # amounts tried; neighbours differ by 12 %
+SMOOTHING_GRID = np.geomspace(1e-3, 1e2, 101)  # in steps of 12 %
 
 
 class MajorityVote(Model):
-    """Each item gets its most frequent label, all weight on it.
+    """Most frequent label of each item, with all weight on it.
 
-    Where several classes are tied for most frequent, each gets an equal share in ``label_distributions_``
-    and ``predict`` names the first of them in class order; ``ties_`` counts such items. An item that nobody
-    labelled, like one never seen, gets the crowd's most frequent class. A class that lost has probability 0,
-    so the held-out log-likelihood of a majority vote is usually −∞: it makes no claim about disagreement.
+    Classes that tie for most frequent get equal shares in ``label_distributions_``, and ``predict`` returns
+    the first of them in class order; ``ties_`` counts such items. Items without labels get the most frequent
+    class overall. Other classes have probability 0, so the held-out log-likelihood of a majority vote is
+    usually −∞: it does not model disagreement.
     """
 
     finds_truth = True
@@ -58,28 +58,25 @@ class MajorityVote(Model):
 
 
 def leave_one_out(counts: NDArray[np.int64], smoothing: Array | float) -> Array:
-    """Mean log-probability of each label given the other labels of its item, for each smoothing given."""
+    """Return the mean log-probability of a label given the item's other labels, for each smoothing."""
     item, label = np.nonzero(counts)
-    own, others = counts[item, label], counts.sum(axis=1)[item] - 1
-    # Cells with as many labels of items with as many labels have the same chance.
-    (own, others), cells = np.unique(np.stack([own, others]), axis=1, return_counts=True)
+    same, others = counts[item, label], counts.sum(axis=1)[item] - 1
+    # Cells with equal c_my and n_m have equal probabilities: compute each once.
+    (same, others), n_cells = np.unique(np.stack([same, others]), axis=1, return_counts=True)
     s = np.asarray(smoothing)[..., None]
     # log P(y | the others) = log (c_my − 1 + s) / (n_m − 1 + P s), summed over the c_my labels of each cell
-    logs = np.log((own - 1 + s) / (others + counts.shape[1] * s))
-    return np.asarray(logs @ (cells * own) / counts.sum())
+    logs = np.log((same - 1 + s) / (others + counts.shape[1] * s))
+    return np.asarray(logs @ (n_cells * same) / counts.sum())
 
 
 class EmpiricalDistribution(Model):
-    """The shares of an item's labels, smoothed: the simplest answer, and the one to compare others with.
+    """Smoothed shares of each item's labels: the baseline for other models.
 
-    An item that nobody labelled, like one never seen, gets the crowd's overall distribution.
+    Items without labels get the overall distribution.
     """
 
     smoothing: float | None = setting(
-        None,
-        real(0.0) | NONE,
-        "What is added to the count of every class; None chooses it by the leave-one-out likelihood of the "
-        "labels.",
+        None, real(0.0) | NONE, "Number added to every count; None chooses it by leave-one-out likelihood."
     )
 
     _memory_tables = {"MP": 3, "E": 4}
@@ -90,10 +87,10 @@ class EmpiricalDistribution(Model):
         counts = annotations.counts
         if self.smoothing is not None:
             smoothing = float(self.smoothing)
-        elif counts.sum(axis=1).max() < 2:  # nothing to judge by: one pseudo-label for each class
+        elif counts.sum(axis=1).max() < 2:  # no item has labels to compare
             smoothing = 1.0
         else:
-            smoothing = float(GRID[np.argmax(leave_one_out(counts, GRID))])
+            smoothing = float(SMOOTHING_GRID[np.argmax(leave_one_out(counts, SMOOTHING_GRID))])
         self.smoothing_ = np.asarray(smoothing)
         self.prior_distribution_ = counts.sum(axis=0) / counts.sum()
         self._apply(annotations, self, engine)

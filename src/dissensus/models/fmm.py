@@ -1,9 +1,9 @@
-"""FMM: a finite mixture of multinomials over items (Weerasooriya et al. 2020), the L = 1 case of PGM.
+"""FMM: a finite mixture of multinomials over items (Weerasooriya et al. 2020), the case L = 1 of PGM.
 
-How a label is born: item m belongs to one of K clusters, w_m ~ Cat(ψ); every label of the item is drawn
-from its cluster's distribution, y ~ Cat(Θ_{w_m}), whoever gives it. Priors: Θ_k ~ Dir(α), ψ ~ Dir(γ).
+Generative model: item m belongs to one of K clusters, w_m ~ Cat(ψ); every label of the item is drawn from the
+distribution of its cluster, y ~ Cat(Θ_{w_m}), whichever annotator gives it. Priors: Θ_k ~ Dir(α), ψ ~ Dir(γ).
 
-Learned by EM on the log-posterior (MAP), which never falls:
+EM on the log-posterior (MAP), which never falls:
 
     ℓ = Σ_m log Σ_k ψ_k Π_p Θ_kp^{c_mp} + Σ_kp (α_p−1) log Θ_kp + Σ_k (γ_k−1) log ψ_k                  (1)
 """
@@ -37,9 +37,11 @@ from dissensus.params import (
     setting,
 )
 
+ASSIGNMENT = choice("soft", "hard"), '``"soft"`` averages over clusters; ``"hard"`` takes the most probable.'
+
 
 def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, float]:
-    """(K, items): P(w_m = k | labels), and Σ_m log P(labels of m)."""
+    """Return (K, items): P(w_m = k | labels), and Σ_m log P(labels of m)."""
     # log ψ_k + Σ_p c_mp log Θ_kp
     w, evidence = softmax_columns(safe_log(theta) @ counts.T + safe_log(psi)[:, None])
     return w, float(evidence.sum())
@@ -47,81 +49,75 @@ def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, fl
 
 @dataclass(frozen=True)
 class Mixture:
-    """What is learned."""
+    """Parameters during a fit."""
 
     theta: Array  # (K, P)
     psi: Array  # (K,)
 
 
 def counts_of(block: Block) -> Array:
-    """(items, classes): label counts of a block."""
+    """Return the label counts (items, classes) of a block."""
     return block.shard().counts
 
 
 def e_step(counts: Array, theta: Array, psi: Array) -> tuple[Array, Array, float]:
-    """What the M-step needs of a block: Σ_m w_mk c_mp, Σ_m w_mk, and the log-likelihood."""
+    """Return Σ_m w_mk c_mp, Σ_m w_mk and the log-likelihood of a block."""
     w, log_likelihood = responsibilities(counts, theta, psi)
     return w @ counts, w.sum(axis=1), log_likelihood
 
 
-def assigned(counts: Array, theta: Array, psi: Array) -> Array:
-    """(items, K): P(w_m = k | labels)."""
+def cluster_posterior(counts: Array, theta: Array, psi: Array) -> Array:
+    """Return (items, K): P(w_m = k | labels)."""
     return np.ascontiguousarray(responsibilities(counts, theta, psi)[0].T)
 
 
 def m_step(
     label_mass: Array, item_mass: Array, alpha: Concentration, gamma: Concentration
 ) -> tuple[Array, Array]:
-    """The parameters that maximise the expected log-posterior."""
+    """Return the parameters that maximise the expected log-posterior."""
     # Θ_kp = (α_p−1 + Σ_m w_mk c_mp) / (Σ_p α_p − P + Σ_mp w_mk c_mp)
     theta = normalised(alpha - 1 + label_mass)
     # ψ_k = (γ_k−1 + Σ_m w_mk) / (Σ_k γ_k − K + M)
-    psi = normalised(gamma - 1 + item_mass)
-    return theta, psi
+    return theta, normalised(gamma - 1 + item_mass)
 
 
 def log_prior(theta: Array, psi: Array, alpha: Concentration, gamma: Concentration) -> float:
-    """Σ_kp (α_p−1) log Θ_kp + Σ_k (γ_k−1) log ψ_k."""
+    """Return Σ_kp (α_p−1) log Θ_kp + Σ_k (γ_k−1) log ψ_k."""
     return float(xlogy(alpha - 1, theta).sum() + xlogy(gamma - 1, psi).sum())
 
 
 def initial_theta(annotations: Annotations, K: int, alpha: Concentration, rng: Generator) -> Array:
-    """Each cluster starts at the smoothed counts of a random labelled item, blended with the crowd's."""
+    """Return (K, P): the smoothed label shares of a random item for each cluster."""
     labelled = np.flatnonzero(np.diff(annotations.item_pointers))
-    chosen = rng.choice(labelled, size=K, replace=len(labelled) < K)
+    items = rng.choice(labelled, size=K, replace=len(labelled) < K)
     overall = annotations.class_counts / annotations.n_labels
-    # A little noise keeps two clusters that started at the same counts from staying one.
+    # noise separates clusters that start at equal counts
     noise = rng.dirichlet(np.ones(annotations.n_classes), size=K)
     counts = np.empty((K, annotations.n_classes))
-    for k, item in enumerate(chosen):
+    for k, item in enumerate(items):
         rows = slice(*annotations.item_pointers[item : item + 2])
         counts[k] = np.bincount(annotations.label[rows], minlength=annotations.n_classes)
     return normalised(counts + np.maximum(alpha - 1, 0.1) * (overall + noise))
 
 
 def random_clusters(n: int, n_clusters: int, rng: Generator) -> Array:
-    """(n, clusters): whatever is clustered, at random, mostly in one cluster."""
+    """Return (n, clusters): random membership probabilities, mostly concentrated on one cluster."""
     return normalised(rng.dirichlet(np.full(n_clusters, 0.3), size=n))
 
 
 class FMM(Model):
-    """Mixture of multinomials over items: items of one cluster share a distribution. Knows no annotators.
+    """Mixture of multinomials over items: the items of a cluster share a label distribution.
 
-    Fitted by EM to the highest posterior.
+    It ignores annotators, and is fitted by EM (maximum a posteriori).
     """
 
-    n_item_clusters: int = setting(10, integer(1), "How many clusters of items there are.")
+    n_item_clusters: int = setting(10, integer(1), "Number of item clusters.")
     _: KW_ONLY
     alpha: float | Sequence[float] = setting(
-        2.0,
-        dirichlet(1.0),
-        "Dirichlet parameter of a cluster's distribution: a number, or a list with one number for each "
-        "class.",
+        2.0, dirichlet(1.0), "Dirichlet parameter of a cluster's distribution: a number, or a list by class."
     )
     gamma: float | Sequence[float] = setting(
-        2.0,
-        dirichlet(1.0),
-        "Dirichlet parameter of the clusters' sizes: a number, or a list with one number for each cluster.",
+        2.0, dirichlet(1.0), "Dirichlet parameter of the clusters' shares: a number, or a list by cluster."
     )
     max_iter: int = setting(500, *MAX_ITER)
     tol: float = setting(1e-6, *TOL)
@@ -129,22 +125,16 @@ class FMM(Model):
     start: str = setting(
         "items",
         choice("items", "random"),
-        '``"items"``: clusters start at the labels of random items; ``"random"``: every item in a cluster '
-        "drawn at random.",
+        '``"items"``: clusters start at random items; ``"random"``: items start in random clusters.',
     )
-    assignment: str = setting(
-        "soft",
-        choice("soft", "hard"),
-        '``"soft"`` averages the clusters\' distributions by an item\'s posterior; ``"hard"`` takes that of '
-        "its most likely cluster.",
-    )
+    assignment: str = setting("soft", *ASSIGNMENT)
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
     _memory_tables = {"MP": 2, "MK": 2}
 
     theta_: Array = fitted("(K, P): label distribution of each item cluster")
-    psi_: Array = fitted("(K,): share of each item cluster")
+    psi_: Array = fitted("(K,): shares of the item clusters")
     item_clusters_: Array = fitted("(M, K): P(w_m = k | labels)")
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
@@ -174,7 +164,8 @@ class FMM(Model):
         self._assign(blocks)
 
     def _assign(self, blocks: Blocks) -> None:
-        parts = blocks.map(assigned, theta=self.theta_, psi=self.psi_)
+        """Set the items' clusters and label distributions."""
+        parts = blocks.map(cluster_posterior, theta=self.theta_, psi=self.psi_)
         self.item_clusters_ = np.concatenate(list(parts))
         w = self.item_clusters_
         w = np.eye(w.shape[1])[w.argmax(axis=1)] if self.assignment == "hard" else w
@@ -183,10 +174,10 @@ class FMM(Model):
         self.prior_distribution_ = self.psi_ @ self.theta_
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
-        """Item clusters; all annotators are one cluster."""
+        """Return the item clusters, with all annotators in one cluster."""
         self._check_fitted()
-        one = np.ones(1)
-        return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)
+        theta, psi, single = self.theta_, self.psi_, np.ones(1)
+        return ClusterView(self.item_clusters_, None, theta[:, None], psi, single, single, theta)
 
     def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         self._assign(engine.blocks(new, counts_of))

@@ -1,57 +1,57 @@
-"""Hierarchical log-linear Dawid–Skene: what a class is, is the crowd's; how an annotator answers, is its own.
+"""Hierarchical log-linear Dawid–Skene: annotators deviate from a common confusion matrix.
 
-How a label is born: item m has a true class t_m ~ Cat(ψ), ψ ~ Dir(1), and annotator n answers
+Generative model: item m has a true class t_m ~ Cat(ψ), ψ ~ Dir(1), and annotator n answers
 y_mn ~ Cat(π_{n, t_m}) with
 
     π_nkp ∝ exp(e^{u_n} C_kp + b_np + e_nkp).                                                          (1)
 
-C (P, P) is the crowd's matrix in logarithms, u_n how decided annotator n is, b_np its liking for answer p
-whatever the class, e_nkp whatever else it does: u ~ N(0, 1/κ_u), b ~ N(0, 1/κ_b), e ~ N(0, 1/κ_e), with the
-precisions κ learned. C ~ N(C0, 1/100), C0 being the row-centred logarithm of the crowd's matrix under the
-majority vote: classes stay anchored to the votes, where a higher likelihood would let them drift.
+C (P, P) is the crowd's matrix in logarithms, e^{u_n} the decisiveness of annotator n, b_np its bias towards
+answer p, and e_nkp any other deviation: u ~ N(0, 1/κ_u), b ~ N(0, 1/κ_b), e ~ N(0, 1/κ_e), with learned
+precisions κ. C ~ N(C0, 1/100), where C0 is the row-centred logarithm of the crowd's matrix under the majority
+vote: it keeps the classes close to the votes, from which a higher likelihood would let them drift.
 
 Variational EM, q(t) q(ψ) and independent Gaussians q of u, b and e, with means (written u, b, e) and
-variances v. The expectation of log π is taken to the second order, the logits of a row as if independent,
+variances v. The expectation of log π is approximated to second order, with the logits of a row independent:
 
     E log π_nkp ≈ log π_nkp − ½ Σ_r π_nkr (1 − π_nkr) v_nkr,                                           (2)
-    v_nkr = v^e_nkr + v^b_nr + (e^{u_n} C_kr)² v^u_n,
+    v_nkr = v^e_nkr + v^b_nr + (e^{u_n} C_kr)² v^u_n.
 
-and with n_nkp = Σ_m q(t_m = k) [y_mn = p], t_nk = Σ_p n_nkp, s_k = Σ_m q(t_m = k) the objective is
+With n_nkp = Σ_m q(t_m = k) [y_mn = p], t_nk = Σ_p n_nkp and s_k = Σ_m q(t_m = k), the objective is
 
     F = Σ_m H(q(t_m)) + ln B(1 + s)/B(1) + Σ_nkp n_nkp E log π_nkp − 50 Σ_kp (C_kp − C0_kp)²
         + Σ_x [½ Σ (log κ_x v − κ_x (x² + v) + 1) + log κ_x − τ_x² κ_x],   x ∈ {u, b, e}               (3)
 
-(the last two terms: a Gamma prior on each κ around the first deviations τ). (2) being no bound, F is none on
-the evidence; but no step lowers it: the items, the variances and the precisions are its exact maxima with the
-rest held fixed, and C, u, b, e take a Newton step, shortened until F does not fall.
+(the last two terms are a Gamma prior on each κ around the initial deviations τ). Because of (2), F is not a
+bound on the evidence, but no step lowers it: items, variances and precisions are exact maximisers given the
+rest, and C, u, b, e take a Newton step that is shortened until F does not fall.
 
-**Gold.** Where the classes of some items are known, the crowd's matrix need not be taken from votes alone.
-With g_kp the labels p on gold items of class k, V the votes' matrix of the other items, rows of sum 1,
+**Gold.** If the classes of some items are known, the crowd's matrix does not rest on votes alone. With g_kp
+the labels p on gold items of class k, and V the votes' matrix of the other items, with rows of sum 1,
 
     C0 is that of  g_kp / d + s V_kp,     s = arg max Σ_k ln B(s V_k + g_k/d) / B(s V_k),              (4)
 
-so that votes count for little where gold contradicts them, and gold for little where it does not. Labels of
-one item go together: d is how much more they spread between the items of a class than independent ones would,
+so that votes have little weight where gold contradicts them, and gold has little where it does not. Labels of
+one item are correlated: d is their variance between the items of a class, relative to independent labels,
 
     d = Σ_m n_m Σ_p (y_mp/n_m − ḡ_kp)² / Σ_k (I_k − 1) N_k/(N_k − 1) Σ_p ḡ_kp (1 − ḡ_kp),                (5)
 
-not below 1, over gold items, with y_mp of their n_m labels p, I_k of them of class k, N_k their labels and
-ḡ_k the shares of these. For independent labels of shares θ_k both sums are expected to be
-Σ_k (I_k − 1) Σ_p θ_kp (1 − θ_kp): above, ḡ takes one of I_k deviations away, and ḡ (1 − ḡ) is too small by
-(N_k − 1)/N_k, the variance of ḡ.
+and at least 1. Here y_mp of the n_m labels of gold item m are p, I_k gold items are of class k, N_k is the
+number of their labels and ḡ_k the shares of these. For independent labels with shares θ_k, both sums have the
+expectation Σ_k (I_k − 1) Σ_p θ_kp (1 − θ_kp): in the first, ḡ uses one of I_k degrees of freedom, and
+ḡ (1 − ḡ) is too small by the factor (N_k − 1)/N_k.
 
-A gold item's class is known, those of the others are guessed, all with the same error. In the class shares
-a gold item counts as w of them: ψ ~ Dir(1 + (w − 1) I). As in (4), with v the shares of the votes on the M'
-items without gold, I the gold items by class and J the votes on them,
+The classes of gold items are known, those of the other items are estimated, all with the same error. In the
+class shares a gold item therefore counts as w items: ψ ~ Dir(1 + (w − 1) I). As in (4), with v the shares of
+the votes on the M' items without gold, I the gold items by class and J the votes on them,
 
     w = max(1, min(s_J, M') / s_I),     s_x = arg max ln B(s v + x) / B(s v).                          (6)
 
-s_I says how many items the votes are worth beside gold. s_J says how many they are worth beside votes on the
-gold items: few where gold items were not drawn like the others (as many of each class, say), and then their
-class shares say nothing of the others'.
+s_I is the number of items that the votes are worth compared with gold, s_J compared with the votes on gold
+items. s_J is small if the gold items are not a random sample (with equally many per class, for instance), so
+that their class shares carry no information about the others.
 
-A class that nobody gave to item m is also damped: its ψ_k is multiplied by ``unseen`` to the power of the
-item's labels. Where a class is rare, matrices alone would give it to items for which no annotator named it.
+Classes that no label of item m names are damped: their ψ_k is multiplied by ``unseen`` to the power of the
+number of labels. Otherwise a rare class could be assigned to items for which no annotator chose it.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ from numpy.typing import NDArray
 
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import UNSEEN, ConfusionModel, Expected, shares, votes
-from dissensus.models.ibcc import expected_log, gain
+from dissensus.models.confusion import UNSEEN, ConfusionModel, ExpectedCounts, label_shares, majority_votes
+from dissensus.models.ibcc import expected_log, log_marginal
 from dissensus.numerics import Array, normalised
 from dissensus.params import MAX_ITER, TOL, fitted, setting
 
-ANCHOR = 100.0  # precision of C around C0
-FIRST_DEVIATIONS = np.array([1.0, 1.0, 0.5])  # τ of u, b and e
-LEARNED_FROM = 2  # iterations with the first precisions
-STRENGTHS = np.geomspace(1.0, 1e5, 61)  # s (4, 6) that are tried, in labels and in items
-STEPS_OF_NEW = 10  # towards an annotator's own answers, the crowd's held fixed
-HALVINGS = 8  # of a step that would lower F, at most
+C_PRECISION = 100.0  # prior precision of C around C0
+INITIAL_DEVIATIONS = np.array([1.0, 1.0, 0.5])  # τ of u, b and e
+FIXED_PRECISION_ITERATIONS = 2  # iterations before the precisions are learned
+STRENGTH_GRID = np.geomspace(1.0, 1e5, 61)  # values tried for s in (4) and (6)
+NEW_ANNOTATOR_STEPS = 10  # Newton steps for an annotator who was not fitted
+MAX_HALVINGS = 8  # of a Newton step that would lower F
 
 
 @dataclass(frozen=True)
-class Answering:
-    """What is learned: means and variances of what makes up the logits (1), and the precisions."""
+class Logits:
+    """Means and variances of the parts of the logits (1), and the precisions."""
 
     C: Array  # (P, P)
     u: Array  # (N,)
@@ -92,149 +92,149 @@ class Answering:
 
 
 @dataclass(frozen=True)
-class State:
-    """What is expected of the items' true classes, and what was learned from it."""
+class LogLinearState:
+    """Expected counts, and the parameters learned from them."""
 
-    expected: Expected
-    answering: Answering
-
-
-# ---- one step ------------------------------------------------------------------------------------------
+    expected: ExpectedCounts
+    parameters: Logits
 
 
-def scaled(own: Answering) -> Array:
-    """(N, P, P): e^{u_n} C_kp."""
-    return np.asarray(np.exp(own.u)[:, None, None] * own.C)
+# ---- updates -------------------------------------------------------------------------------------------
 
 
-def log_matrices(own: Answering) -> Array:
-    """(N, P, P): log π (1)."""
-    logits = scaled(own) + own.b[:, None] + own.e
+def scaled(params: Logits) -> Array:
+    """Return (N, P, P): e^{u_n} C_kp."""
+    return np.asarray(np.exp(params.u)[:, None, None] * params.C)
+
+
+def log_matrices(params: Logits) -> Array:
+    """Return (N, P, P): log π (1)."""
+    logits = scaled(params) + params.b[:, None] + params.e
     logits -= logits.max(axis=-1, keepdims=True)
     return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
 
 
-def logit_variances(own: Answering) -> Array:
-    """(N, P, P): v (2)."""
-    return np.asarray(own.v_e + own.v_b[:, None] + scaled(own) ** 2 * own.v_u[:, None, None])
+def logit_variances(params: Logits) -> Array:
+    """Return (N, P, P): v (2)."""
+    return np.asarray(params.v_e + params.v_b[:, None] + scaled(params) ** 2 * params.v_u[:, None, None])
 
 
-def expected_logs(own: Answering) -> Array:
-    """(N, P, P): E log π (2)."""
-    log_pi = log_matrices(own)
+def expected_logs(params: Logits) -> Array:
+    """Return (N, P, P): E log π (2)."""
+    log_pi = log_matrices(params)
     pi = np.exp(log_pi)
-    blur = (pi * (1 - pi) * logit_variances(own)).sum(axis=-1, keepdims=True)
-    return np.asarray(log_pi - 0.5 * blur)
+    return np.asarray(log_pi - 0.5 * (pi * (1 - pi) * logit_variances(params)).sum(axis=-1, keepdims=True))
 
 
-def score(counts: Array, own: Answering, anchor: Array) -> float:
-    """The terms of F (3) that u, b, e, C, their variances and precisions are in."""
-    total = float((counts * expected_logs(own)).sum() - 0.5 * ANCHOR * ((own.C - anchor) ** 2).sum())
-    parts = ((own.u, own.v_u), (own.b, own.v_b), (own.e, own.v_e))
-    for (x, v), k, tau in zip(parts, own.precisions, FIRST_DEVIATIONS, strict=True):
+def objective(counts: Array, params: Logits, anchor: Array) -> float:
+    """Return the terms of F (3) that depend on u, b, e, C, their variances and precisions."""
+    penalty = 0.5 * C_PRECISION * ((params.C - anchor) ** 2).sum()
+    total = float((counts * expected_logs(params)).sum() - penalty)
+    parts = ((params.u, params.v_u), (params.b, params.v_b), (params.e, params.v_e))
+    for (x, v), k, tau in zip(parts, params.precisions, INITIAL_DEVIATIONS, strict=True):
         total += 0.5 * float((np.log(k * v) - k * (x**2 + v) + 1).sum()) + np.log(k) - tau**2 * k
     return total
 
 
-def newton(counts: Array, own: Answering, anchor: Array, crowd_too: bool = True) -> Answering:
-    """A diagonal Newton step of u, b and e, and of C, halved until F does not fall."""
-    pi, slope = np.exp(log_matrices(own)), scaled(own)
+def newton_step(counts: Array, params: Logits, anchor: Array, update_crowd: bool = True) -> Logits:
+    """Take a diagonal Newton step in u, b, e and C, halved until F does not fall."""
+    pi, slope = np.exp(log_matrices(params)), scaled(params)
     t = counts.sum(axis=-1, keepdims=True)
     curvature = t * pi * (1 - pi)
-    # ∂F/∂logit = n − tπ − ½ t π (g − Σ_r π_r g_r),  g = (1 − 2π) v;  slopes enter (2) once more
-    g = (1 - 2 * pi) * logit_variances(own)
-    pull = counts - t * pi - 0.5 * t * pi * (g - (pi * g).sum(axis=-1, keepdims=True))
-    through = pull * slope - curvature * slope**2 * own.v_u[:, None, None]
-    k_u, k_b, k_e = own.precisions
-    scale = np.exp(own.u)[:, None, None]
-    by_c = (pull * scale - curvature * scale**2 * own.v_u[:, None, None] * own.C).sum(axis=0)
+    # ∂F/∂logit = n − tπ − ½ t π (g − Σ_r π_r g_r),  g = (1 − 2π) v;  u and C also enter v in (2)
+    g = (1 - 2 * pi) * logit_variances(params)
+    gradient = counts - t * pi - 0.5 * t * pi * (g - (pi * g).sum(axis=-1, keepdims=True))
+    by_u = gradient * slope - curvature * slope**2 * params.v_u[:, None, None]
+    k_u, k_b, k_e = params.precisions
+    scale = np.exp(params.u)[:, None, None]
+    by_C = (gradient * scale - curvature * scale**2 * params.v_u[:, None, None] * params.C).sum(axis=0)
     steps = {
-        "C": (by_c - ANCHOR * (own.C - anchor)) / ((curvature * scale**2).sum(axis=0) + ANCHOR),
-        "u": (through.sum(axis=(1, 2)) - k_u * own.u) / ((curvature * slope**2).sum(axis=(1, 2)) + k_u),
-        "b": (pull.sum(axis=1) - k_b * own.b) / (curvature.sum(axis=1) + k_b),
-        "e": (pull - k_e * own.e) / (curvature + k_e),
+        "C": (by_C - C_PRECISION * (params.C - anchor)) / ((curvature * scale**2).sum(axis=0) + C_PRECISION),
+        "u": (by_u.sum(axis=(1, 2)) - k_u * params.u) / ((curvature * slope**2).sum(axis=(1, 2)) + k_u),
+        "b": (gradient.sum(axis=1) - k_b * params.b) / (curvature.sum(axis=1) + k_b),
+        "e": (gradient - k_e * params.e) / (curvature + k_e),
     }
-    if not crowd_too:
+    if not update_crowd:
         del steps["C"]
-    return _shortened(counts, own, anchor, steps)
+    return _shortened_step(counts, params, anchor, steps)
 
 
-def _shortened(counts: Array, own: Answering, anchor: Array, steps: dict[str, Array]) -> Answering:
-    """So much of a step that F does not fall; where nothing helps, no step."""
-    before = score(counts, own, anchor)
-    for halving in range(HALVINGS):
-        moved = replace(own, **{name: getattr(own, name) + step / 2**halving for name, step in steps.items()})
-        # (1) does not see a constant in a row of C, and without one it is nearer to C0
+def _shortened_step(counts: Array, params: Logits, anchor: Array, steps: dict[str, Array]) -> Logits:
+    """Take the steps, halved until F does not fall; no step after ``MAX_HALVINGS``."""
+    before = objective(counts, params, anchor)
+    for halving in range(MAX_HALVINGS):
+        values = {name: getattr(params, name) + step / 2**halving for name, step in steps.items()}
+        moved = replace(params, **values)
+        # (1) does not depend on the mean of a row of C, and C0 has none
         moved = replace(moved, C=moved.C - moved.C.mean(axis=1, keepdims=True))
-        with np.errstate(over="ignore", invalid="ignore"):  # much too far: no number, and no better
-            if score(counts, moved, anchor) >= before:
+        with np.errstate(over="ignore", invalid="ignore"):  # F is NaN after a step that is far too long
+            if objective(counts, moved, anchor) >= before:
                 return moved
-    return own
+    return params
 
 
-def with_variances(counts: Array, own: Answering) -> Answering:
-    """v = 1 / (Σ t π (1 − π) (∂logit)² + κ): the maximum of F, each of the three."""
-    pi = np.exp(log_matrices(own))
+def with_variances(counts: Array, params: Logits) -> Logits:
+    """Return the parameters with the v that maximise F: v = 1 / (Σ t π (1 − π) (∂logit)² + κ)."""
+    pi = np.exp(log_matrices(params))
     curvature = counts.sum(axis=-1, keepdims=True) * pi * (1 - pi)
-    k_u, k_b, k_e = own.precisions
-    v_u = 1 / ((curvature * scaled(own) ** 2).sum(axis=(1, 2)) + k_u)
-    return replace(own, v_u=v_u, v_b=1 / (curvature.sum(axis=1) + k_b), v_e=1 / (curvature + k_e))
+    k_u, k_b, k_e = params.precisions
+    v_u = 1 / ((curvature * scaled(params) ** 2).sum(axis=(1, 2)) + k_u)
+    return replace(params, v_u=v_u, v_b=1 / (curvature.sum(axis=1) + k_b), v_e=1 / (curvature + k_e))
 
 
-def with_precisions(own: Answering) -> Answering:
-    """κ_x = (size + 2) / (Σ (x² + v) + 2 τ_x²): the maximum of F."""
-    parts = ((own.u, own.v_u), (own.b, own.v_b), (own.e, own.v_e))
+def with_precisions(params: Logits) -> Logits:
+    """Return the parameters with the κ that maximise F: κ_x = (size + 2) / (Σ (x² + v) + 2 τ_x²)."""
+    parts = ((params.u, params.v_u), (params.b, params.v_b), (params.e, params.v_e))
     sizes, squares = zip(*((x.size, float((x**2 + v).sum())) for x, v in parts), strict=True)
-    return replace(own, precisions=(np.array(sizes) + 2) / (np.array(squares) + 2 * FIRST_DEVIATIONS**2))
+    return replace(params, precisions=(np.array(sizes) + 2) / (np.array(squares) + 2 * INITIAL_DEVIATIONS**2))
 
 
 # ---- gold ----------------------------------------------------------------------------------------------
 
 
 def design_effect(counts: Array, gold: NDArray[np.bool_]) -> float:
-    """d (5) of labels (items, P) on gold items, whose class is told by ``gold`` (items, P)."""
-    n, said = counts.sum(axis=1, keepdims=True), gold.T @ counts
-    means = normalised(said)
-    apart = float((n * (normalised(counts) - means[gold.argmax(axis=1)]) ** 2).sum())
-    # (I_k − 1) N_k / (N_k − 1); a class of one item, or of none, tells nothing
-    N_k = said.sum(axis=1)
+    """Return d (5) for labels (items, P) of gold items, whose class is one-hot in ``gold`` (items, P)."""
+    n, by_class = counts.sum(axis=1, keepdims=True), gold.T @ counts
+    means = normalised(by_class)
+    between = float((n * (normalised(counts) - means[gold.argmax(axis=1)]) ** 2).sum())
+    # (I_k − 1) N_k / (N_k − 1), or 0 for a class with fewer than two items
+    N_k = by_class.sum(axis=1)
     freedom = np.maximum(gold.sum(axis=0) - 1, 0) * N_k / np.maximum(N_k - 1, 1)
     independent = float(freedom @ (means * (1 - means)).sum(axis=1))
-    return max(1.0, apart / independent) if independent > 0 else 1.0
+    return max(1.0, between / independent) if independent > 0 else 1.0
 
 
-def with_gold(votes: Array, counts: NDArray[Any], gold: NDArray[np.bool_]) -> Array:
-    """(P, P): the crowd's matrix by votes, in labels, and by gold where it contradicts them (4)."""
+def crowd_matrix(votes: Array, counts: NDArray[Any], gold: NDArray[np.bool_]) -> Array:
+    """Return (P, P): the crowd's matrix in labels, from votes and gold (4)."""
     labelled = gold.any(axis=1) & (counts.sum(axis=1) > 0)
     if not labelled.any():
         return votes
     counts, gold = counts[labelled].astype(np.float64), gold[labelled]
-    said = gold.T @ counts
-    others = normalised(votes - said)
-    said /= design_effect(counts, gold)
-    return np.asarray(said + strength(others, said) * others)
+    by_class = gold.T @ counts
+    others = normalised(votes - by_class)
+    by_class /= design_effect(counts, gold)
+    return np.asarray(by_class + best_strength(others, by_class) * others)
 
 
-def strength(shares: Array, counts: Array) -> float:
-    """arg max_s Σ over rows of ln B(s shares + counts) / B(s shares)."""
-    return float(max(STRENGTHS, key=lambda s: gain(s * shares, counts)))
+def best_strength(shares: Array, counts: Array) -> float:
+    """Return arg max_s Σ over rows of ln B(s shares + counts) / B(s shares)."""
+    return float(max(STRENGTH_GRID, key=lambda s: log_marginal(s * shares, counts)))
 
 
-def worth(votes: Array, gold: NDArray[np.bool_]) -> float:
-    """w (6): how many items one with gold counts for in the class shares, by the votes on items (M, P)."""
-    known = gold.any(axis=1)
-    shares = normalised(votes[~known].sum(axis=0, keepdims=True) + 1.0)
-    in_votes, in_gold = (
-        strength(shares, table[known].sum(axis=0, keepdims=True)) for table in (votes, gold.astype(float))
-    )
-    return max(1.0, min(in_votes, float((~known).sum())) / in_gold)
+def gold_item_weight(votes: Array, gold: NDArray[np.bool_]) -> float:
+    """Return w (6): the weight of a gold item in the class shares, given the votes (M, P)."""
+    has_gold = gold.any(axis=1)
+    shares = normalised(votes[~has_gold].sum(axis=0, keepdims=True) + 1.0)
+    s_votes = best_strength(shares, votes[has_gold].sum(axis=0, keepdims=True))
+    s_gold = best_strength(shares, gold[has_gold].astype(float).sum(axis=0, keepdims=True))
+    return max(1.0, min(s_votes, float((~has_gold).sum())) / s_gold)
 
 
 # ---- the model -----------------------------------------------------------------------------------------
 
 
 class LogLinear(ConfusionModel):
-    """Annotators as variations of the crowd: each is more or less decided and has likings of its own."""
+    """Confusion matrices that vary around the crowd's, by decisiveness, bias and other deviations."""
 
     _: KW_ONLY
     unseen: float = setting(0.3, *UNSEEN)
@@ -244,53 +244,54 @@ class LogLinear(ConfusionModel):
     _memory_tables = {"MP": 4, "NPP": 20}
 
     crowd_logits_: Array = fitted("(P, P): C")
-    decidedness_: Array = fitted("(N,): u")
-    likings_: Array = fitted("(N, P): b")
+    decisiveness_: Array = fitted("(N,): u")
+    biases_: Array = fitted("(N, P): b")
     precisions_: Array = fitted("(3,): κ")
 
     def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
-        steps, given, log_given = self._begin(annotations, engine, prior)
+        steps, item_prior, log_item_prior = self._setup(annotations, engine, prior)
         class_prior = np.ones(annotations.n_classes)
-        # the crowd's matrix, one label spread over each row
-        matrix = steps.initial_counts(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
+        # the crowd's matrix, plus one label spread over each row
+        matrix = steps.initial_counts(majority_votes, item_prior).counts.sum(axis=0) + 1.0 / len(class_prior)
         if prior is not None:
-            gold = (given > 0) & ((given > 0).sum(axis=1, keepdims=True) == 1)
-            matrix = with_gold(matrix, annotations.counts, gold)
-            class_prior += (worth(steps.initial_posterior(votes), gold) - 1.0) * gold.sum(axis=0)
+            gold = (item_prior > 0) & ((item_prior > 0).sum(axis=1, keepdims=True) == 1)
+            matrix = crowd_matrix(matrix, annotations.counts, gold)
+            weight = gold_item_weight(steps.initial_posterior(majority_votes), gold)
+            class_prior += (weight - 1.0) * gold.sum(axis=0)
         # C0: row-centred logarithms
         anchor = np.log(normalised(matrix))
         anchor -= anchor.mean(axis=1, keepdims=True)
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
-        state = monitor.resume(State)
+        state = monitor.resume(LogLinearState)
         if state is None:
-            expected = steps.initial_counts(shares, given)
-            state = State(expected, self._start(expected.counts, anchor))
+            expected = steps.initial_counts(label_shares, item_prior)
+            state = LogLinearState(expected, self._start(expected.counts, anchor))
         for iteration in monitor:
-            expected, own = state.expected, state.answering
-            classes = gain(class_prior, expected.item_mass)
-            if monitor.report(expected.entropy + classes + score(expected.counts, own, anchor), state):
+            expected, params = state.expected, state.parameters
+            value = expected.entropy + log_marginal(class_prior, expected.item_mass)
+            if monitor.report(value + objective(expected.counts, params, anchor), state):
                 break
-            # M: logits, their variances, and how far annotators are from the crowd
-            own = with_variances(expected.counts, newton(expected.counts, own, anchor))
-            own = with_precisions(own) if iteration >= LEARNED_FROM else own
+            # M: logits, their variances and the precisions
+            params = with_variances(expected.counts, newton_step(expected.counts, params, anchor))
+            params = with_precisions(params) if iteration >= FIXED_PRECISION_ITERATIONS else params
             # E: the items' classes
             log_psi = expected_log(class_prior + expected.item_mass)
-            state = State(steps.e_step(expected_logs(own), log_psi, log_given), own)
-        own, log_psi = state.answering, expected_log(class_prior + state.expected.item_mass)
-        self.posterior_ = steps.posterior(expected_logs(own), log_psi, log_given)
-        self.psi_, self.confusion_ = normalised(np.exp(log_psi)), np.exp(log_matrices(own))
-        self.crowd_logits_, self.decidedness_, self.likings_ = own.C, own.u, own.b
-        self.precisions_ = own.precisions
-        self._finish(annotations.annotator_load, monitor)
+            state = LogLinearState(steps.e_step(expected_logs(params), log_psi, log_item_prior), params)
+        params, log_psi = state.parameters, expected_log(class_prior + state.expected.item_mass)
+        self.posterior_ = steps.posterior(expected_logs(params), log_psi, log_item_prior)
+        self.psi_, self.confusion_ = normalised(np.exp(log_psi)), np.exp(log_matrices(params))
+        self.crowd_logits_, self.decisiveness_, self.biases_ = params.C, params.u, params.b
+        self.precisions_ = params.precisions
+        self._set_fitted(annotations.annotator_load, monitor)
 
-    def _start(self, counts: Array, crowd: Array, precisions: Array = FIRST_DEVIATIONS**-2.0) -> Answering:
-        """Every annotator is the crowd."""
+    def _start(self, counts: Array, crowd: Array, precisions: Array = INITIAL_DEVIATIONS**-2.0) -> Logits:
+        """Return parameters at which every annotator answers like the crowd."""
         N, P, _ = counts.shape
         u, b, e = np.zeros(N), np.zeros((N, P)), np.zeros((N, P, P))
-        return with_variances(counts, Answering(crowd, u, b, e, u, b, e, precisions))
+        return with_variances(counts, Logits(crowd, u, b, e, u, b, e, precisions))
 
-    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        own = self._start(counts, fitted.crowd_logits_, fitted.precisions_)
-        for _ in range(STEPS_OF_NEW):
-            own = with_variances(counts, newton(counts, own, own.C, crowd_too=False))
-        return np.exp(log_matrices(own))
+    def _new_matrices(self, counts: Array, fitted: Self) -> Array:
+        params = self._start(counts, fitted.crowd_logits_, fitted.precisions_)
+        for _ in range(NEW_ANNOTATOR_STEPS):
+            params = with_variances(counts, newton_step(counts, params, params.C, update_crowd=False))
+        return np.exp(log_matrices(params))

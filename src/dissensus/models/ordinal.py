@@ -1,18 +1,18 @@
-"""The default for ordered scales: HPGM, which knows no order, pooled with graded response, which lives by it.
+"""Default for ordered scales: HPGM, which ignores the order of the classes, pooled with graded response.
 
-HPGM learns what labels are like in clusters of items, whatever the order of the classes. Graded response
-places each item on one scale, with a clarity, or with a side about which annotators part. Which of the three
-foresees labels better differs from data to data; a pool of them is about as good as the best, or better:
+HPGM learns the label distributions of item clusters, whatever the order of the classes. Graded response puts
+each item on one scale, with a clarity, or with a side about which annotators disagree. Which of the three
+predicts labels best differs between datasets; a pool of them is about as good as the best, or better:
 
     P(y | item) = w₀ P_HPGM(y | item) + w₁ P_clarity(y | item) + w₂ P_sides(y | item),
 
-and so, with weights of their own, for P(y | item, annotator). The weights are learned from hidden labels:
-twice a tenth of the pairs is hidden from short fits, and w maximises Σ log P + h log w₀, where h is a
-hundredth of the hidden labels. Short fits to fewer labels flatter the simpler models: without h their
-weights would be too large.
+and likewise, with separate weights, for P(y | item, annotator). The weights are learned from hidden labels:
+twice, a tenth of the pairs is hidden from short fits, and w maximises Σ log P + h log w₀, where h is a
+hundredth of the hidden labels. Short fits to fewer labels favour the simpler models: without h their weights
+would be too large.
 
-Draws of the population's answer are HPGM's, each replaced with chance w₁ (or w₂) by what the population
-answers at a place drawn from the item's posterior on the scale.
+Draws of the population's answer are HPGM's, each replaced with probability w₁ (or w₂) by the population's
+answer at a grid point drawn from the item's posterior in graded response.
 """
 
 from __future__ import annotations
@@ -25,137 +25,133 @@ from dissensus.engine import Engine, current, using
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models import CLUSTER_SETTINGS
-from dissensus.models.base import Model
-from dissensus.models.files import VOCABULARIES
+from dissensus.models.base import VOCABULARIES, Model
 from dissensus.models.graded import GradedResponse
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.scoring import unfitted_rows
 from dissensus.numerics import Array
 from dissensus.params import fitted
 from dissensus.tables.arrays import Arrays, Header
 
-HIDDEN, FEWEST_HIDDEN = 0.1, 20  # share of the pairs that the weights are learned from, and the fewest
-FLATTERED = 0.01  # of the hidden labels, HPGM's beforehand
-MOST_LABELS = 30_000  # labels that the weights are learned from
-SHORT = 120  # sweeps of the fit that the weights are learned by
-SHARED = ("n_labels_", "prior_worth_", "label_type_", "frame_kind_", "stopped_", "trace_")
+POOL_HIDDEN_SHARE, MIN_POOL_LABELS = 0.1, 20  # share of pairs hidden to learn the weights, and its minimum
+HPGM_PRIOR_SHARE = 0.01  # prior count of w₀, as a share of the hidden labels
+MAX_POOL_LABELS = 30_000  # labels used to learn the weights
+MAX_POOL_SWEEPS = 120  # sweeps of the short HPGM fits
+COPIED_ATTRIBUTES = ("n_labels_", "prior_strength_", "label_type_", "frame_kind_", "stopped_", "trace_")
 
 
 class OrdinalHPGM(HPGM):
-    """HPGM pooled with graded response, for classes with an order; hidden labels teach the weights."""
+    """HPGM pooled with graded response, for ordered classes; weights are learned from hidden labels."""
 
     _label_types = ("ordinal",)
     _graded_arrays = ("label_distributions_", "prior_distribution_", *GradedResponse._arrays)
 
-    pool_: Array = fitted("(2, 3): weights of HPGM, graded response and the one with sides; items and pairs")
-    graded_: tuple[GradedResponse, GradedResponse] = fitted("with clarity, and with sides", saved=False)
+    pool_: Array = fitted("(2, 3): weights of HPGM, graded response, and that with sides; items, pairs")
+    graded_: list[GradedResponse] = fitted("graded response with clarity, and with sides", saved=False)
 
-    def _graders(self) -> tuple[GradedResponse, GradedResponse]:
-        clear, sides = (GradedResponse(sides=sides, weight_by=self.weight_by) for sides in (False, True))
-        return clear, sides
+    def _new_graded_models(self) -> list[GradedResponse]:
+        return [GradedResponse(sides=sides, weight_by=self.weight_by) for sides in (False, True)]
 
     def _fit(self, annotations: Annotations, engine: Engine, last: Any = (), features: Any = None) -> None:
         super()._fit(annotations, engine, last, features)
-        aliases = Aliases.of(annotations) if self.adjust else Aliases.none(annotations)
+        aliases = Aliases.of(annotations, self.adjust)
         with using(current().share(1)):
-            self.pool_ = self._learned_pool(aliases.annotations)
-            clear, sides = (grader.fit(aliases.annotations) for grader in self._graders())
-        self.graded_ = clear, sides
-        for grader in self.graded_:  # every alias as their annotator is; the population is that of HPGM
-            grader.own_, grader.guesses_ = grader.own_[aliases.code], grader.guesses_[aliases.code]
-            grader.annotator_vocabulary_ = annotations.annotator_vocabulary
-            grader.weights_ = self.annotator_weights_
-            grader._answer()
+            self.pool_ = self._learn_pool(aliases.annotations)
+            self.graded_ = [model.fit(aliases.annotations) for model in self._new_graded_models()]
+        for model in self.graded_:  # copy annotators to their aliases; the population is that of HPGM
+            model.thresholds_and_slopes_ = model.thresholds_and_slopes_[aliases.code]
+            model.guess_rates_ = model.guess_rates_[aliases.code]
+            model.annotator_vocabulary_ = annotations.annotator_vocabulary
+            model.annotator_weights_ = self.annotator_weights_
+            model._update_answers()
         self._pool_items(np.ones(annotations.n_items, dtype=bool))
         self._floor_unanimous(annotations.counts)
-        graded = [grader.prior_distribution_ for grader in self.graded_]
+        graded = [model.prior_distribution_ for model in self.graded_]
         self.prior_distribution_ = self._pooled(0, self.prior_distribution_, *graded)
 
-    def _learned_pool(self, annotations: Annotations) -> Array:
-        """(2, 3): w of items and of pairs, from labels that no model has seen."""
+    def _learn_pool(self, annotations: Annotations) -> Array:
+        """Return (2, 3) weights for items and for pairs, learned from hidden labels."""
         part = annotations
-        if annotations.n_labels > MOST_LABELS:  # items drawn at random until they have as many labels
+        if annotations.n_labels > MAX_POOL_LABELS:  # a random subset of the items
             order = np.random.default_rng([self.seed, 1 << 26]).permutation(annotations.n_items)
-            within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
+            within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MAX_POOL_LABELS
             part = annotations.take_items(np.sort(order[within]))
-        if round(HIDDEN * part.n_pairs) < FEWEST_HIDDEN:
+        if round(POOL_HIDDEN_SHARE * part.n_pairs) < MIN_POOL_LABELS:
             return np.full((2, 3), 1 / 3)
-        parts = [self._foreseen(*part.split_labels(HIDDEN, self.seed + i)) for i in range(2)]
-        chances = np.concatenate(parts, axis=2)
-        favoured = np.array([FLATTERED * chances.shape[2], 0.0, 0.0])
-        return np.stack([best_weights(one, favoured) for one in chances])
+        splits = [part.split_labels(POOL_HIDDEN_SHARE, self.seed + i) for i in range(2)]
+        probabilities = np.concatenate([self._hidden_probabilities(*split) for split in splits], axis=2)
+        prior = np.array([HPGM_PRIOR_SHARE * probabilities.shape[2], 0.0, 0.0])
+        return np.stack([best_weights(by_model, prior) for by_model in probabilities])
 
-    def _foreseen(self, kept: Annotations, hidden: Annotations) -> Array:
-        """(2, 3, hidden): what short fits to the kept labels give the hidden ones, as items and as pairs."""
+    def _hidden_probabilities(self, visible: Annotations, hidden: Annotations) -> Array:
+        """Return (2, 3, hidden) P(hidden label) under short fits to the visible ones: by item, by pair."""
         names = (*CLUSTER_SETTINGS, "weight_by", "item_kinds", "adjust", "seed", "n_jobs")
-        shared = {name: getattr(self, name) for name in names}
-        n_chains, n_sweeps = min(self.n_chains, 2), min(self.n_sweeps or SHORT, SHORT)
-        short = HPGM(n_chains=n_chains, n_sweeps=n_sweeps, **shared)
-        models: list[Model] = [one.fit(kept) for one in (short, *self._graders())]
-        logs = [[model.log_chances(hidden, annotators=pairs) for model in models] for pairs in (False, True)]
+        settings = {name: getattr(self, name) for name in names}
+        n_chains, n_sweeps = min(self.n_chains, 2), min(self.n_sweeps or MAX_POOL_SWEEPS, MAX_POOL_SWEEPS)
+        short = HPGM(n_chains=n_chains, n_sweeps=n_sweeps, **settings)
+        models: list[Model] = [model.fit(visible) for model in (short, *self._new_graded_models())]
+        logs = [[model.log_probabilities(hidden, pairs) for model in models] for pairs in (False, True)]
         return np.exp(logs)
 
-    def _pooled(self, which: int, *tables: Array) -> Array:
-        return np.asarray(np.tensordot(self.pool_[which], np.stack(tables), axes=1))
+    def _pooled(self, row: int, *tables: Array) -> Array:
+        return np.asarray(np.tensordot(self.pool_[row], np.stack(tables), axes=1))
 
     def _pool_items(self, chosen: Any) -> None:
-        """Answers and draws about some items, HPGM's until now, become the pool's (draws in place)."""
-        graded = [one.label_distributions_ for one in self.graded_]
+        """Replace HPGM's answers and draws for the chosen items by those of the pool."""
+        graded = [model.label_distributions_ for model in self.graded_]
         answers = self._pooled(0, self.label_distributions_, *graded)
         self.label_distributions_ = np.where(chosen[:, None], answers, self.label_distributions_)
         self.share_draws_ = self.share_draws_.copy()
-        populations = [one.population_.astype(np.float32) for one in self.graded_]
-        up_to = [np.cumsum(one.places_, axis=1) for one in self.graded_]
+        populations = [model.population_.astype(np.float32) for model in self.graded_]
+        cumulative = [np.cumsum(model.item_posterior_, axis=1) for model in self.graded_]
         rng = np.random.default_rng([self.seed, 1 << 25])
         for share in self.share_draws_:
-            whose = np.searchsorted(np.cumsum(self.pool_[0]), rng.random(len(share)))  # 0: HPGM's
-            for which, (population, places) in enumerate(zip(populations, up_to, strict=True), 1):
-                taken = chosen & (whose == which)
-                at = (places[taken] < (rng.random(taken.sum()) * places[taken, -1])[:, None]).sum(axis=1)
-                share[taken] = population[np.minimum(at, len(population) - 1)]
+            source = np.searchsorted(np.cumsum(self.pool_[0]), rng.random(len(share)))  # 0: HPGM
+            for number, (population, posterior) in enumerate(zip(populations, cumulative, strict=True), 1):
+                rows = chosen & (source == number)
+                u = rng.random(rows.sum()) * posterior[rows, -1]
+                point = (posterior[rows] < u[:, None]).sum(axis=1)
+                share[rows] = population[np.minimum(point, len(population) - 1)]
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
-        graded = [one._pair_distributions(item, annotator) for one in self.graded_]
+        graded = [model._pair_distributions(item, annotator) for model in self.graded_]
         return self._pooled(1, super()._pair_distributions(item, annotator), *graded)
 
     def annotator_frame(self, interval: float = 0.9) -> dict[str, Any]:
-        """HPGM's columns about annotators, and leniency, slope and guesses on the scale."""
+        """Return HPGM's columns about annotators, with leniency, slope and guess rate."""
         return super().annotator_frame(interval) | self.graded_[0].annotator_frame()
 
     def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         super()._apply(new, fitted, engine)
-        clear, sides = (one.apply(new) for one in fitted.graded_)
-        self.graded_ = clear, sides
-        item = fitted.item_vocabulary_.codes(new.item_vocabulary)
-        annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
-        told = np.bincount(new.item[fresh], minlength=new.n_items) > 0
-        # an item of the fit of which nothing new is known keeps its answer
-        self._pool_items((item < 0) | told)
+        self.graded_ = [model.apply(new) for model in fitted.graded_]
+        part, item, _ = unfitted_rows(new, fitted)
+        # items of the fit without new labels keep their answers
+        self._pool_items((item < 0) | (np.bincount(part.item, minlength=new.n_items) > 0))
 
-    # ---- keeping it -----------------------------------------------------------------------------------
+    # ---- saving and loading ---------------------------------------------------------------------------
 
     def _state(self) -> tuple[Header, Arrays]:
         facts, arrays = super()._state()
-        for number, one in enumerate(self.graded_):
-            arrays |= {f"graded{number}.{name}": getattr(one, name) for name in self._graded_arrays}
+        for number, model in enumerate(self.graded_):
+            arrays |= {f"graded{number}.{name}": getattr(model, name) for name in self._graded_arrays}
         return facts, arrays
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
-        self.graded_ = self._graders()
-        for number, one in enumerate(self.graded_):
+        self.graded_ = self._new_graded_models()
+        for number, model in enumerate(self.graded_):
             for name in self._graded_arrays:
-                setattr(one, name, arrays[f"graded{number}.{name}"])
-            for name in (*(f"{what}_vocabulary_" for what in VOCABULARIES), *SHARED):
-                setattr(one, name, getattr(self, name))
+                setattr(model, name, arrays[f"graded{number}.{name}"])
+            for name in (*(f"{kind}_vocabulary_" for kind in VOCABULARIES), *COPIED_ATTRIBUTES):
+                setattr(model, name, getattr(self, name))
 
 
-def best_weights(chances: Array, favoured: Array) -> Array:
-    """(models,): the w that maximises Σ_e log Σ_j w_j P_je + Σ_j h_j log w_j, by EM; ``chances`` is P."""
-    w = np.full(len(chances), 1 / len(chances))
+def best_weights(probabilities: Array, prior: Array) -> Array:
+    """Return (models,) the w that maximises Σ_e log Σ_j w_j P_je + Σ_j h_j log w_j, by EM; ``prior`` is h."""
+    w = np.full(len(probabilities), 1 / len(probabilities))
     for _ in range(200):
-        part = w[:, None] * chances
+        part = w[:, None] * probabilities
         part = part / np.maximum(part.sum(axis=0), 1e-300)
-        w = (part.sum(axis=1) + favoured) / (chances.shape[1] + favoured.sum())
+        w = (part.sum(axis=1) + prior) / (probabilities.shape[1] + prior.sum())
     return np.asarray(w)

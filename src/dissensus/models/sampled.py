@@ -1,4 +1,4 @@
-"""What draws of a posterior say of the answers: intervals, and whether chains agree."""
+"""Posterior draws from several chains: intervals of the answers, and convergence diagnostics."""
 
 from __future__ import annotations
 
@@ -12,65 +12,67 @@ from dissensus.numerics import Array
 from dissensus.params import check_fitted, declare, fitted
 
 MIN_VARIANCE = 1e-12
-ANSWERS = "item shares"  # the name of the answers in :meth:`SampledMixin.convergence`
-MAX_RHAT = 1.1  # split-R̂ up to which chains are said to agree
-MOST_ITEMS = 0.9  # share of the items on which the chains must agree
+SHARES_KEY = "item shares"  # key of the answers in :meth:`SampledMixin.convergence`
+SWEEPS_PER_DRAW = 3  # thinning: one draw is stored every three sweeps
+MAX_SHARE_NUMBERS = 8_000_000  # array elements of ``share_draws_``, over all chains
+MAX_RHAT = 1.1  # largest split-R̂ at which chains count as converged
+MIN_CONVERGED_SHARE = 0.9  # share of the items on which the chains must agree
 
 
 @declare
 class SampledMixin:
-    """Methods of a model whose answers are means over draws of several chains."""
+    """Methods shared by models whose answers are means over draws from several chains."""
 
     intervals_are = "sampled"
-    quantities_: ClassVar[tuple[str, ...]]  # quantities that the chains are compared by
+    quantities_: ClassVar[tuple[str, ...]]  # scalar quantities whose chains are compared
     _check_fitted = check_fitted
 
-    label_distributions_: Array = fitted("(M, P): the population's answers, in the mean", saved=False)
-    trace_: Array = fitted("the first of ``quantities_`` in every draw, chain after chain", saved=False)
+    label_distributions_: Array = fitted("(M, P): posterior mean of the population's answers", saved=False)
+    trace_: Array = fitted("the first of ``quantities_`` in each draw, chain after chain", saved=False)
     stopped_: str = fitted("``agreement of chains`` or ``number of sweeps``", saved=False)
     share_draws_: NDArray[np.float32] = fitted("(D, M, P): the population's answers, chain after chain")
-    trace_draws_: Array = fitted("(chains, draws, quantities): each of ``quantities_`` in every draw")
+    trace_draws_: Array = fitted("(chains, draws, quantities): ``quantities_`` in each draw")
     rhat_: Array = fitted("split-R̂ of each of ``quantities_``")
-    share_rhat_: Array = fitted("(items sampled,): the largest split-R̂ of a class's share, of each item")
-    effective_draws_: Array = fitted("number of independent draws that each of ``quantities_`` is worth")
+    share_rhat_: Array = fitted("(items sampled,): largest split-R̂ over the class shares of each item")
+    effective_draws_: Array = fitted("effective sample size of each of ``quantities_``")
 
     def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals:
-        """Intervals of each class's share by the draws, and the probability of the label.
+        """Return credible intervals of the class shares, and the probability of the label.
 
         Parameters
         ----------
         interval
-            Size of the credible interval, 0.9 for 90 %.
+            Probability content of the intervals, 0.9 for 90 %.
         items
-            Which items, as a slice.
+            Slice of the items.
         """
         self._check_fitted()
         drawn, mean = self.share_draws_[:, items], self.label_distributions_[items]
         low, high = np.quantile(drawn, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
-        sure = (drawn.argmax(axis=2) == mean.argmax(axis=1)).mean(axis=0)
-        # a Dirichlet worth n labels with this mean has Σ_p var = (1 − Σ_p mean²) / (n + 1)
+        p_top = (drawn.argmax(axis=2) == mean.argmax(axis=1)).mean(axis=0)
+        # a Dirichlet of size n with this mean has Σ_p var = (1 − Σ_p mean²) / (n + 1)
         variance = drawn.var(axis=0, dtype=np.float64).sum(axis=1)
-        worth = np.maximum((1 - (mean**2).sum(axis=1)) / np.maximum(variance, MIN_VARIANCE) - 1, 0.0)
-        return Intervals(np.minimum(low, mean), np.maximum(high, mean), sure, worth)
+        n_effective = np.maximum((1 - (mean**2).sum(axis=1)) / np.maximum(variance, MIN_VARIANCE) - 1, 0.0)
+        return Intervals(np.minimum(low, mean), np.maximum(high, mean), p_top, n_effective)
 
     def convergence(self) -> dict[str, float]:
-        """Split-R̂, first of the answers: up to 1.1 the chains agree.
+        """Return split-R̂ by quantity; values up to 1.1 mean that the chains agree.
 
-        ``"item shares"`` is what nine in ten items do not exceed with any class's share (``share_rhat_``).
-        The others are those of ``quantities_``, about how the answers come about.
+        ``"item shares"`` is the 0.9 quantile over items of ``share_rhat_``. The other entries are the model's
+        ``quantities_``.
         """
         self._check_fitted()
-        answers = {ANSWERS: round(rhat_of_most(self.share_rhat_), 3)}
+        answers = {SHARES_KEY: round(rhat_of_most_items(self.share_rhat_), 3)}
         return answers | dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
 
     @property
-    def settled_items_(self) -> float:
-        """Share of the sampled items on all of whose class shares the chains agree (split-R̂ up to 1.1)."""
+    def converged_items_(self) -> float:
+        """Share of the sampled items whose class shares all have split-R̂ ≤ 1.1."""
         self._check_fitted()
         return float((self.share_rhat_ <= MAX_RHAT).mean())
 
-    def _judge_chains(self, traces: Array) -> None:
-        """Keep (chains, draws, quantities), and whether the chains agree on these and on ``share_draws_``."""
+    def _diagnose(self, traces: Array) -> None:
+        """Store (chains, draws, quantities) and the diagnostics of these and of ``share_draws_``."""
         self.trace_draws_ = traces
         by_quantity = traces.transpose(2, 0, 1)
         self.rhat_ = np.array([split_rhats(values[:, :, None])[0] for values in by_quantity])
@@ -78,23 +80,23 @@ class SampledMixin:
         by_chain = self.share_draws_.reshape(len(traces), -1, *self.share_draws_.shape[1:])
         self.share_rhat_ = split_rhats(by_chain).max(axis=1)
         self.trace_ = by_quantity[0].ravel()
-        agreed = rhat_of_most(self.share_rhat_) <= MAX_RHAT
+        agreed = rhat_of_most_items(self.share_rhat_) <= MAX_RHAT
         self.stopped_ = "agreement of chains" if agreed else "number of sweeps"
 
 
-def spaced(index: int, n: int, size: int) -> int | None:
-    """Where element ``index`` of ``n`` goes when ``size`` of them, evenly spaced, are kept; None: nowhere."""
-    place = index * size // n
-    return place if index == -(-place * n // size) else None
+def stored_row(index: int, n: int, size: int) -> int | None:
+    """Return the row of element ``index`` of ``n`` when ``size`` evenly spaced ones are stored, or None."""
+    row = index * size // n
+    return row if index == -(-row * n // size) else None
 
 
-# ---- do the chains agree? ------------------------------------------------------------------------------
+# ---- convergence diagnostics ---------------------------------------------------------------------------
 
 
 def split_rhats(chains: NDArray[np.floating[Any]]) -> Array:
-    """Split-R̂ of each quantity of (chains, draws, …): √(pooled variance / variance within half chains).
+    """Return split-R̂ of (chains, draws, …): √(pooled variance / variance within half chains).
 
-    1 where the chains agree. Fewer than four draws cannot show that they do: infinite.
+    It is near 1 where the chains agree, and infinite for fewer than four draws.
     """
     half = chains.shape[1] // 2
     if half < 2:
@@ -106,13 +108,13 @@ def split_rhats(chains: NDArray[np.floating[Any]]) -> Array:
     return np.where(within > 0, np.sqrt((half - 1) / half + ratio), 1.0)
 
 
-def rhat_of_most(rhats: Array) -> float:
-    """Split-R̂ that nine in ten items do not exceed."""
-    return float(np.quantile(rhats, MOST_ITEMS, method="lower")) if len(rhats) else 1.0
+def rhat_of_most_items(rhats: Array) -> float:
+    """Return the 0.9 quantile of the items' split-R̂."""
+    return float(np.quantile(rhats, MIN_CONVERGED_SHARE, method="lower")) if len(rhats) else 1.0
 
 
 def effective_size(chains: Array) -> float:
-    """Number of independent draws that (chains, draws) are worth, by Geyer's initial monotone sequence."""
+    """Return the effective sample size of (chains, draws), by Geyer's initial monotone sequence."""
     C, S = chains.shape
     centred = chains - chains.mean(axis=1, keepdims=True)
     products = [(centred[:, : S - t] * centred[:, t:]).sum(axis=1).mean() / S for t in range(S)]

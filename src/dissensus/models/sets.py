@@ -1,21 +1,20 @@
-"""Sets of classes: how much of the population puts each class into its answer, and which sets it gives.
+"""Label sets: the share of the population whose answer contains each class, and the shares of whole sets.
 
-Two accounts of the sets that annotators gave to item m are pooled:
+Two models of the sets given to item m are pooled:
 
-* *class by class*: k_mc of the item's n_m answers have class c, each class apart, with a Beta prior of its
-  own (mean p̄_c, worth s_c answers): P(c ∈ answer) = (k_mc + s_c p̄_c) / (n_m + s_c), and P(answer) is the
-  product over classes;
+* *class by class*: k_mc of the item's n_m answers contain class c, independently of other classes, with a
+  Beta prior for each class (mean p̄_c, size s_c): P(c ∈ answer) = (k_mc + s_c p̄_c) / (n_m + s_c), and
+  P(answer) is the product over classes;
 * *whole sets*: items fall into clusters, and each cluster has a distribution over the sets that occur
-  (``FMM``): classes that go together, or never do, are then known to.
+  (``FMM``), so that dependence between classes is learned.
 
     P(answer | item) = (1 − w) Π_c P(c in or out) + w P_sets(answer),
 
-w learned from hidden answers. Where classes depend on each other w is large; w = 0 is independence.
+with w learned from hidden answers. Where classes depend on each other w is large; w = 0 is independence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Any, Self
 
@@ -29,32 +28,30 @@ from dissensus.labels.kinds import membership
 from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.ordinal import best_weights
-from dissensus.models.results import PIECE
+from dissensus.models.results import ITEMS_PER_BATCH, ColumnBatches
 from dissensus.numerics import Array, batches, normalised, row_shares
 from dissensus.params import N_JOBS, SEED, fitted, flag, integer, setting
 
-WORTHS = np.geomspace(0.2, 100, 40)
-HIDDEN, FEWEST_HIDDEN = 0.2, 20
+PRIOR_SIZES = np.geomspace(0.2, 100, 40)
+SETS_HIDDEN_SHARE, MIN_HIDDEN_SETS = 0.2, 20  # share of the pairs hidden to learn w, and its minimum
 
 
-def best_worth(inside: NDArray[np.int64], n: NDArray[np.int64], mean: float) -> float:
-    """The s that makes counts inside out of n most likely under Beta(s p̄, s (1 − p̄))."""
+def best_prior_size(inside: NDArray[np.int64], n: NDArray[np.int64], mean: float) -> float:
+    """Return the s that makes ``inside`` out of ``n`` most likely under a Beta(s p̄, s (1 − p̄)) prior."""
 
-    def fit(s: float) -> float:
+    def log_likelihood(s: float) -> float:
         a, b = s * mean, s * (1 - mean)
         return float((betaln(a + inside, b + (n - inside)) - betaln(a, b)).sum())
 
-    return float(max(WORTHS, key=fit))
+    return float(max(PRIOR_SIZES, key=log_likelihood))
 
 
 class LabelSets(Model):
-    """Answers that are sets: the share of the population whose answer has each class, and of each set."""
+    """Answers that are sets of classes: the population share of each class, and of each set."""
 
-    n_item_clusters: int = setting(16, integer(1), "The most clusters of items of the model behind it.")
+    n_item_clusters: int = setting(16, integer(1), "Number of item clusters of the model of whole sets.")
     _: KW_ONLY
-    dependence: bool = flag(
-        True, "False takes every class by itself; True also learns which classes go together."
-    )
+    dependence: bool = flag(True, "Whether dependence between classes is learned; False ignores it.")
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
@@ -62,69 +59,68 @@ class LabelSets(Model):
     _label_types = ("multi",)
     intervals_are = "none"
 
-    class_shares_: Array = fitted("(M, C): P(class in the answer)")
+    class_shares_: Array = fitted("(M, C): P(class ∈ answer)")
     means_: Array = fitted("(C,): p̄")
-    worths_: Array = fitted("(C,): s")
+    prior_sizes_: Array = fitted("(C,): s")
     pool_: Array = fitted("(1,): w")
-    clusters_: Array = fitted("(M, sets): what FMM says")
+    clusters_: Array = fitted("(M, sets): P_sets, by FMM")
 
     @property
     def members_(self) -> list[str]:
-        """The classes that sets are made of."""
+        """Classes that the sets consist of."""
         return membership(self.class_vocabulary_)[1]
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         table, _ = membership(annotations.class_vocabulary)
-        # each class's share in every item's answers, shrunk to the crowd's
         inside, n = annotations.counts @ table, annotations.counts.sum(axis=1)
         self.means_ = np.clip(inside.sum(axis=0) / n.sum(), 1e-6, 1 - 1e-6)
-        self.worths_ = np.array([best_worth(inside[:, c], n, mean) for c, mean in enumerate(self.means_)])
+        by_class = zip(inside.T, self.means_, strict=True)
+        self.prior_sizes_ = np.array([best_prior_size(k, n, mean) for k, mean in by_class])
         self.pool_, self.clusters_ = np.zeros(1), np.zeros((annotations.n_items, len(table)))
         if self.dependence:
             with using(current().share(1)):
-                self.pool_ = np.array([self._learned_pool(annotations)])
+                self.pool_ = np.array([self._learn_pool(annotations)])
                 self.clusters_ = self._mixture().fit(annotations).label_distributions_
-        self._answer(inside, n, table)
+        self._compute_answers(inside, n, table)
 
     def _mixture(self) -> FMM:
         return FMM(self.n_item_clusters, seed=self.seed, n_jobs=self.n_jobs)
 
-    def _learned_pool(self, annotations: Annotations) -> float:
-        """w, from answers that neither account has seen."""
-        if round(HIDDEN * annotations.n_pairs) < FEWEST_HIDDEN:
+    def _learn_pool(self, annotations: Annotations) -> float:
+        """Return w, learned from hidden answers."""
+        if round(SETS_HIDDEN_SHARE * annotations.n_pairs) < MIN_HIDDEN_SETS:
             return 0.5
-        kept, hidden = annotations.split_labels(HIDDEN, self.seed)
-        apart = LabelSets(dependence=False).fit(kept)
-        whole = self._mixture().fit(kept).label_distributions_[hidden.item, hidden.label]
-        chances = np.stack([apart.label_distributions_[hidden.item, hidden.label], whole])
-        return float(best_weights(chances, np.ones(2))[1])
+        visible, hidden = annotations.split_labels(SETS_HIDDEN_SHARE, self.seed)
+        models = LabelSets(dependence=False).fit(visible), self._mixture().fit(visible)
+        probabilities = [model.label_distributions_[hidden.item, hidden.label] for model in models]
+        return float(best_weights(np.stack(probabilities), np.ones(2))[1])
 
-    def _answer(self, inside: NDArray[np.int64], n: NDArray[np.int64], table: NDArray[np.bool_]) -> None:
-        """P(answer | item) for the sets that occur; what other sets have is left out of it.
+    def _compute_answers(self, inside: NDArray[Any], n: NDArray[Any], table: NDArray[np.bool_]) -> None:
+        """Compute P(answer | item) over the sets that occur; other sets are left out.
 
-        ``inside`` (M, C) of the items' ``n`` (M,) answers have each class.
+        ``inside`` (M, C) of the ``n`` (M,) answers contain each class.
         """
         # P(c ∈ answer) = (k_mc + s_c p̄_c) / (n_m + s_c)
-        apart = (inside + self.worths_ * self.means_) / (n[:, None] + self.worths_)
-        shares = np.clip(apart, 1e-9, 1 - 1e-9)
+        separate = (inside + self.prior_sizes_ * self.means_) / (n[:, None] + self.prior_sizes_)
+        shares = np.clip(separate, 1e-9, 1 - 1e-9)
         # log Π_c P(c in or out) = Σ_c∈A log p_c + Σ_c∉A log(1 − p_c)
         product = np.exp(np.log(shares) @ table.T + np.log1p(-shares) @ ~table.T)
         w = float(self.pool_[0])
         self.label_distributions_ = (1 - w) * product + w * self.clusters_
-        self.class_shares_ = (1 - w) * apart + w * (self.clusters_ @ table)
-        crowd = np.exp(np.log(self.means_) @ table.T + np.log1p(-self.means_) @ ~table.T)
-        self.prior_distribution_ = normalised(crowd)
+        self.class_shares_ = (1 - w) * separate + w * (self.clusters_ @ table)
+        overall = np.exp(np.log(self.means_) @ table.T + np.log1p(-self.means_) @ ~table.T)
+        self.prior_distribution_ = normalised(overall)
 
-    def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
-        """Item, label (a JSON list), p_<class> for every class, n_labels."""
+    def label_batches(self, interval: float | None = None, size: int = ITEMS_PER_BATCH) -> ColumnBatches:
+        """Yield the columns item, label (a JSON list), p_<class> for every class, and n_labels."""
         ids, names, labels = self.item_vocabulary_.arrow, self.members_, self.predict()
         for rows in batches(max(len(ids), 1), size):
-            chances = {f"p_{name}": self.class_shares_[rows, c] for c, name in enumerate(names)}
-            yield {"item": ids[rows], "label": labels[rows], **chances, "n_labels": self.n_labels_[rows]}
+            shares = {f"p_{name}": self.class_shares_[rows, c] for c, name in enumerate(names)}
+            yield {"item": ids[rows], "label": labels[rows], **shares, "n_labels": self.n_labels_[rows]}
 
     def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
-        """Items are answered from their own sets, shrunk to what the crowd of the fit gives."""
+        """Answer items class by class from their sets, shrunk towards the means of the fit."""
         table, _ = membership(self.class_vocabulary_)
         self.pool_, self.clusters_ = np.zeros(1), np.zeros((new.n_items, len(table)))
-        self._answer(new.counts @ table, new.counts.sum(axis=1), table)
+        self._compute_answers(new.counts @ table, new.counts.sum(axis=1), table)
         self.label_distributions_ = row_shares(self.label_distributions_)

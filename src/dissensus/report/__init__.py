@@ -1,1 +1,5 @@
-"""A fitted model as one self-contained page: ``dissensus.write_report``, in page.py."""
+"""Report page: one self-contained HTML file."""
+
+from typing import Any
+
+Content = dict[str, Any]  # plain values of a part of the page

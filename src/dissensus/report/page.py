@@ -1,11 +1,11 @@
-"""The page: one HTML file that needs no network and lets nothing from the data run.
+"""Report page: one HTML file that needs no network and runs nothing from the data.
 
-Its content is gathered first, as plain values (``summary_cards.py``, ``items.py``, ``annotators.py``,
-``clusters.py`` and ``quality.py``, the sections of the page), put into sentences that are true of the raw
-labels (``annotators/sentences.py``), and placed into a template with its style and script (``assets/``). The
-data stand in a ``<script type="application/json">`` with every ``<`` escaped, and the script shows them as
-text only. A Content-Security-Policy allows this one script and this one style, by their hashes, and nothing
-else. Answers that are no classes have sections without a script (``static_page.py``) in the same template.
+The content is collected first as plain values (``summary_cards.py``, ``items.py``, ``annotators.py``,
+``clusters.py`` and ``quality.py``), with sentences that are true of the raw labels
+(``annotators/sentences.py``), and placed into a template with its style and script (``assets/``). The data
+are in a ``<script type="application/json">`` with every ``<`` escaped, and the script displays them as text
+only. A Content-Security-Policy allows this script and this style, by their hashes, and nothing else. Answers
+that are not classes have sections without a script (``static_page.py``) in the same template.
 """
 
 from __future__ import annotations
@@ -21,27 +21,25 @@ from pathlib import Path
 from typing import Any, cast
 
 from dissensus._version import __version__
-from dissensus.annotators.findings import findings
+from dissensus.annotators.plan import collect_findings
 from dissensus.annotators.verdicts import AnnotatorVerdicts
 from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
+from dissensus.labels import as_annotations
 from dissensus.labels.description import Description, describe
-from dissensus.labels.sources import as_annotations
-from dissensus.models import title_of
+from dissensus.models import display_name, title_of
 from dissensus.models.base import Model
 from dissensus.progress import ShowProgress, shown
+from dissensus.report import Content, quality
 from dissensus.report.annotators import judge_content, page_order, people_content
 from dissensus.report.clusters import grouping_of, groups_shown
 from dissensus.report.items import item_columns, map_content, overturned, texts_of
-from dissensus.report.quality import gold_content, held_out_table, search_content, trace_content, worth
 from dissensus.report.summary_cards import changes, steps, summary_cards
 from dissensus.tables.atomic import atomic_path
-from dissensus.tables.columns import guess_words
-from dissensus.tables.results import finite
+from dissensus.tables.columns import guess_note
+from dissensus.tables.results import json_safe
 
-# A search hides labels by its seed and the numbers after it. Its winner is compared on labels that none of
-# these hides: they did not choose it.
-FRESH_SPLIT = 1_000
+FRESH_SPLIT = 1_000  # seed offset: the winner of a search is compared on labels that did not select it
 SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold", "map", "fitting", "page")
 
 
@@ -68,7 +66,7 @@ def write_report(
 ) -> list[str]:
     """Write a fitted model and the labels it was fitted to as one self-contained HTML page.
 
-    Returns the sentences at its head: what is wrong with the labels, and what to do next.
+    Returns the sentences on problems and next steps at the top of the page.
 
     Parameters
     ----------
@@ -79,93 +77,90 @@ def write_report(
     path
         The file to write.
     title
-        Title of the page; if it is left out, the name of the model.
+        Title of the page; None: the model and the number of items.
     texts
-        The texts of the items, one for each, or the column of the item table that has them. Without either, a
-        column called ``text`` (or the like) is taken.
+        Texts of the items, one for each, or a column of the item table. None: a column called ``text`` or
+        similar, if there is one.
     anonymise
-        Numbers in place of annotator ids, in random order; rare values of side columns are lumped together.
+        Show numbers in place of annotator ids, in random order, and pool rare values of annotator columns.
     held_out
-        Scores on hidden labels that a run already has (``Run.held_out``). None: the model, smoothed counts,
-        FMM and Dawid–Skene are compared here, hiding ``test_size`` of the pairs (of a search, by a split of
-        its own); an empty sequence leaves it out.
+        Held-out scores of a run (``Run.held_out``). None: the model, smoothed counts, FMM and Dawid–Skene
+        are compared on ``test_size`` of the pairs (after a search, on a new split); empty: no comparison.
     verdicts, description
-        What :func:`dissensus.annotator_verdicts` and :func:`dissensus.describe` said of this model and these
-        labels; None: they are asked here.
+        Results of :func:`dissensus.annotator_verdicts` and :func:`dissensus.describe` for this model and
+        these labels; None: computed here.
     recovery
-        What :func:`dissensus.recover` gave for this model.
+        Result of :func:`dissensus.recover` for this model.
     selection
-        What :func:`dissensus.select` gave, or the rows of its table, for the surface over K and L.
+        Result of :func:`dissensus.select`, or the rows of its table, for the scores over K and L.
     command
-        The command that made it, to be shown.
+        Command that produced the run, to be displayed.
     run
-        The directory of the run, for the commands that the page offers.
+        Directory of the run, for the commands on the page.
     since
-        The directory of an earlier run: what changed since then stands on the page too.
+        Directory of an earlier run, to report changes since then.
     times
-        When each label was given (seconds, NaN: unknown), in the order of the annotations' rows.
+        Time of each label (seconds, NaN: unknown), in the order of the annotations' rows.
+    test_size
+        Share of the pairs held out for the comparison.
     seed
-        Seed of all that is random.
+        Seed of the random numbers.
     progress
-        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+        True or False, a function called with (task, share done), or None: a bar on a terminal.
     """
     annotations = as_annotations(labels)
     if texts is None or isinstance(texts, str):
         texts = texts_of(annotations, texts)
     elif len(texts) != annotations.n_items:
-        raise DataError(f"{len(texts)} texts were given for {annotations.n_items} items; give one an item")
+        raise DataError(f"{len(texts)} texts were given for {annotations.n_items} items; give one per item")
     model.check_labels(annotations)
-    content: dict[str, Any] = {
-        "title": title or f"{title_of(model)}: {annotations.n_items:,} items",
-        "version": __version__,
-        "command": command,
-    }
+    name = display_name(model)
+    title = title or f"{name[0].upper()}{name[1:]}: {annotations.n_items:,} items"
+    content: Content = {"title": title, "version": __version__, "command": command}
     with shown(progress) as tell, atomic_path(path) as temporary:
         if not model.answers_are_classes:
             from dissensus.report.static_page import static_sections
 
             if since is not None or times is not None:
-                raise DataError(
-                    f"the page of {title_of(model)} has no part for {setting('since')} and "
-                    f"{setting('times')}; leave them out"
-                )
+                settings = f"{setting('since')} or {setting('times')}"
+                raise DataError(f"the page of {title_of(model)} does not support {settings}; leave them out")
             content["sections"] = static_sections(cast(Any, model), annotations, held_out, anonymise)
             temporary.write_text(page(content), encoding="utf-8", errors="replace")
             return []
         tell("looking for groups", 0.0)
-        own = grouping_of(model, annotations)
-        found = findings(model, annotations, verdicts)
+        model_grouping = grouping_of(model, annotations)
+        findings = collect_findings(model, annotations, verdicts)
         described = description or describe(annotations)
-        grouping, clusters, group = groups_shown(annotations, own, found.votes, seed)
-        tell("gathering", 0.4)
-        order, named = page_order(annotations, anonymise)
-        gold = gold_content(model, annotations, seed)
-        people = people_content(found, group, clusters, order, named, anonymise, times)
-        tell("comparing on hidden labels", 0.5)
-        # scores that a run has are of the labels that its own seed hides, and rivals are scored on the same
+        grouping, clusters, group = groups_shown(annotations, model_grouping, findings.votes, seed)
+        tell("collecting the tables", 0.4)
+        order, names = page_order(annotations, anonymise)
+        gold = quality.gold_content(model, annotations, seed)
+        people = people_content(findings, group, clusters, order, names, anonymise, times)
+        tell("comparing models on held-out labels", 0.5)
+        # scores of a run are for its own split, on which the baselines are scored too
         split = seed + FRESH_SPLIT * (selection is not None and held_out is None)
         content |= {
             "run": run,
-            "model": title_of(model),
-            "true_classes": getattr(model, "estimate", None) == "truth",  # not what the population would say
+            "model": name,
+            "true_classes": getattr(model, "estimate", None) == "truth",
             "classes": [str(name) for name in annotations.classes],
             "ordered": annotations.label_type == "ordinal",
-            "strip": summary_cards(found, described, gold),
-            "steps": steps(found, described, gold, named, clusters),
-            "since": None if since is None else changes(Path(since), found, described, named),
+            "strip": summary_cards(findings, described, gold),
+            "steps": steps(findings, described, gold, names, clusters),
+            "since": None if since is None else changes(Path(since), findings, described, names),
             "data": data_content(described),
             "quality": {
-                "held_out": held_out_table(model, annotations, held_out, test_size, split),
-                "worth": None if recovery is None else worth(model, recovery),
+                "held_out": quality.held_out_table(model, annotations, held_out, test_size, split),
+                "efficiency": None if recovery is None else quality.label_efficiency(model, recovery),
             },
-            "items": item_columns(found, grouping, None if texts is None else [str(text) for text in texts]),
-            "overturned": overturned(found, own),
+            "items": item_columns(findings, grouping, texts),
+            "overturned": overturned(findings, model_grouping),
             "intervals": model.intervals_are,
             "clusters": clusters,
             "gold": gold,
             "map": map_content(model, annotations, grouping),
-            "search": search_content(selection),
-            "trace": trace_content(model),
+            "search": quality.search_content(selection),
+            "trace": quality.trace_content(model),
             "judges": judge_content(annotations, anonymise),
             **people,
         }
@@ -173,32 +168,31 @@ def write_report(
     return [str(step["says"]) for step in content["steps"]]
 
 
-# ---- its content: plain values, no HTML ---------------------------------------------------------------
+# ---- content ------------------------------------------------------------------------------------------
 
 
-def data_content(found: Description) -> dict[str, Any]:
-    """Numbers of items, annotators and labels, and what is to be said of the file."""
-    read = ", ".join(f"{role} from {name}" for role, name in found.columns.items())
-    # the page has the columns in its own words, not with the settings of a function
-    notes = [note for note in found.notes if note != guess_words(found.columns, ())]
+def data_content(described: Description) -> Content:
+    """Return the numbers of items, annotators and labels, and notes on the file."""
+    read = ", ".join(f"{role} from ‘{name}’" for role, name in described.columns.items())
+    # the note on columns is replaced by a sentence without function arguments
+    notes = [note for note in described.notes if note != guess_note(described.columns, ())]
+    plain = ("n_items", "n_annotators", "n_labels", "unanimous", "level")
     return {
-        **{name: getattr(found, name) for name in ("n_items", "n_annotators", "n_labels")},
-        "per_item": list(vars(found.labels_per_item).values()),
-        "class_counts": list(found.class_counts.values()),
-        "unanimous": found.unanimous,
-        "pairwise": found.pairwise_agreement,
-        "consistency": found.self_consistency,
-        "n_unlabelled": found.n_unlabelled_items,
-        "level": found.level,
-        "notes": [f"Read {read}.", *notes] if read else notes,
+        **{name: getattr(described, name) for name in plain},
+        "per_item": list(vars(described.labels_per_item).values()),
+        "class_counts": list(described.class_counts.values()),
+        "pairwise": described.pairwise_agreement,
+        "consistency": described.self_consistency,
+        "n_unlabelled": described.n_unlabelled_items,
+        "notes": [f"Columns read: {read}.", *notes] if read else notes,
     }
 
 
-# ---- the page itself ----------------------------------------------------------------------------------
+# ---- HTML ---------------------------------------------------------------------------------------------
 
 
 def page(content: Mapping[str, Any]) -> str:
-    """Fill the template; without a script where the content has static sections."""
+    """Fill the template, without the script for static sections."""
     style, script, made = _asset("style.css"), "", f"Made by dissensus {content['version']}"
     if "sections" in content:
         made += f" with <code>{html.escape(content['command'])}</code>" if content["command"] else ""
@@ -209,36 +203,36 @@ def page(content: Mapping[str, Any]) -> str:
     template = optional.sub(r"\1" if script else "", _asset("template.html"))
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
     allowed = f"script-src 'sha256-{hashes[0]}'; " if script else ""
-    places = {
+    fields = {
         "policy": f"default-src 'none'; {allowed}style-src 'sha256-{hashes[1]}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
         "title": html.escape(str(content["title"])),
         "strip": "\n".join(_card(card) for card in content.get("strip", ())),
         "steps": "\n".join(_step(step) for step in content.get("steps", ())),
         "sections": "\n".join(section.html() for section in content.get("sections", ())),
-        "footer": f"{made}. This page is one file: it loads nothing and sends nothing.",
+        "footer": f"{made}. This page is a single file that neither loads nor sends anything.",
         "style": style,
         "script": script,
         "data": embedded(content) if script else "",
     }
-    # One pass: whatever stands in the data is not looked at again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: places[place[1]], template)
+    # a single pass, so that placeholders in the data are left alone
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], template)
 
 
 def _card(card: Mapping[str, Any]) -> str:
-    """A card of the strip: every number is a link to the table it counts."""
+    """Return a card in which every number links to the table it counts."""
     numbers = "".join(
-        f'<a class="value" href="#{one["table"]}" data-preset="{one["preset"]}">{html.escape(one["value"])}'
-        + (f'<span class="what">{html.escape(one["what"])}</span>' if one["what"] else "")
+        f'<a class="value" href="#{row["table"]}" data-preset="{row["preset"]}">{html.escape(row["value"])}'
+        + (f'<span class="what">{html.escape(row["what"])}</span>' if row["what"] else "")
         + "</a>"
-        for one in card["numbers"]
+        for row in card["numbers"]
     )
     title, words = html.escape(card["title"]), html.escape(card["words"])
     return f'<li><h2>{title}</h2><div class="numbers">{numbers}</div><p>{words}</p></li>'
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """One next step, its first words set off, with a link to what it speaks of."""
+    """Return one step with its first clause in bold and a link to its subject."""
     says, link = step["says"], ""
     if step["table"]:
         link = f' <a href="#{step["table"]}" data-preset="{step["preset"]}">{html.escape(step["link"])}</a>'
@@ -248,8 +242,8 @@ def _step(step: Mapping[str, Any]) -> str:
 
 
 def embedded(content: Mapping[str, Any]) -> str:
-    """JSON that cannot end the element it stands in: no ``<`` and no ``&`` appears in it."""
-    text = json.dumps(finite(dict(content)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """Return JSON without ``<`` and ``&``, so that it cannot end its HTML element."""
+    text = json.dumps(json_safe(dict(content)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("&", "\\u0026").replace("\u2028", "\\u2028")
 
 

@@ -1,8 +1,7 @@
-"""How good the model is, and how the fit came about.
+"""Quality of the model on the page, and how it was fitted.
 
-Hidden labels foreseen, and how far each model is behind the best, with standard errors; how right labels and
-model are, where gold is known; what a refined label is worth in raw ones, where that was measured; the search
-over K and L where one was run, and the trace.
+Held-out scores of several models, and their gaps to the best with standard errors; accuracy on gold labels;
+label efficiency, if it was measured; the search over K and L, if there was one; and the trace of the fit.
 """
 
 from __future__ import annotations
@@ -14,65 +13,54 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators import sentences
-from dissensus.evaluate.compare import (
-    HeldOut,
-    applies,
-    for_comparison,
-    held_out_scores,
-    score_rows,
-    with_gaps,
-)
+from dissensus.evaluate import compare
+from dissensus.evaluate.compare import HeldOut, score_rows
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows, wilson
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.features import carries_features
-from dissensus.models import build_model, name_of, title_of
+from dissensus.labels.features import has_features
+from dissensus.models import build_model, display_name, name_of
 from dissensus.models.base import Model
 from dissensus.params import with_settings
-from dissensus.tables.results import finite
+from dissensus.report import Content
+from dissensus.tables.results import json_safe
 
 Scores = Sequence[HeldOut | Mapping[str, Any]]
 
-COUNTS_TITLE = "smoothed counts"
-# what every model is held against: its name on the command line, its name on the page, its settings
-RIVALS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("empirical", COUNTS_TITLE, {}),
-    ("fmm", "item clusters only (FMM)", {"n_item_clusters": 16}),
-    ("dawid-skene", "Dawid–Skene", {}),
-)
-FEWEST_HIDDEN = 20
-K, L = "n_item_clusters", "n_annotator_clusters"
-MOST_POINTS = 300  # of the trace
+# baselines: name on the command line, and settings
+BASELINES: dict[str, Content] = {"empirical": {}, "fmm": {"n_item_clusters": 16}, "dawid-skene": {}}
+MAX_TRACE_POINTS = 300
 
 
-# ---- hidden labels ------------------------------------------------------------------------------------
+# ---- held-out labels ----------------------------------------------------------------------------------
 
 
 def held_out_table(
-    model: Model, annotations: Annotations, given: Scores | None, test_size: float, seed: int
-) -> list[dict[str, Any]]:
-    """The reported model beside counts, FMM, Dawid–Skene and whatever foresees best, best first.
+    model: Model, annotations: Annotations, scores: Scores | None, test_size: float, seed: int
+) -> list[Content]:
+    """Return scores of the reported model, the baselines and the best models, best first.
 
-    ``given`` are the scores that a run already has (the best settings of each rival count); whoever is
-    missing is scored here on the same hidden labels. An empty ``given`` means that none were hidden.
+    ``scores`` are those of a run (each baseline with its best settings); missing models are scored here on
+    the same held-out labels. Empty ``scores`` mean that no labels were held out.
     """
-    if (given is not None and not given) or round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
+    n_hidden = round(test_size * annotations.n_pairs)
+    if (scores is not None and not scores) or n_hidden < compare.MIN_HIDDEN_PAIRS:
         return []
-    known = _scored(model, annotations, list(given or ()), test_size, seed)
-    own = _own(known, model)
-    chosen = [(own, title_of(model))]
-    for name, title, _ in RIVALS:
-        rows = [row for row in known if row["model"] == name and row["score"] is not None]
-        chosen.append((max(rows, key=lambda row: row["score"]) if rows else None, title))
-    # those that others are said to be behind: they foresee best, given the annotator and not
-    scores = ("score", "score_items")
-    whole = [row for row in known if row.get("whole", True) and None not in [row[score] for score in scores]]
-    first = [max(whole, key=lambda row: row[score]) for score in scores if whole]
-    chosen += [(row, title_of(build_model(row["model"], row["settings"]))) for row in first]
+    scored = _scored(model, annotations, list(scores or ()), test_size, seed)
+    reported = _row_of(scored, model)
+    chosen = [reported]
+    for name in BASELINES:
+        rows = [row for row in scored if row["model"] == name and row["score"] is not None]
+        chosen += [max(rows, key=lambda row: row["score"])] if rows else []
+    # the best models, with the annotator known and unknown
+    kinds = ("score", "score_items")
+    complete = [row for row in scored if row.get("whole", True) and None not in [row[kind] for kind in kinds]]
+    chosen += [max(complete, key=lambda row: row[kind]) for kind in kinds if complete]
     shown = []
-    for place, (row, title) in enumerate(chosen):
-        if row is None or row in [earlier for earlier, _ in chosen[:place]]:
+    for i, row in enumerate(chosen):
+        if row is None or row in chosen[:i]:
             continue
-        shown.append({"title": title, "own": row is own, **{score: row[score] for score in scores}})
+        title = display_name(model if row is reported else build_model(row["model"], row["settings"]))
+        shown.append({"title": title, "own": row is reported, **{kind: row[kind] for kind in kinds}})
         shown[-1]["n"] = row["n_hidden"]
         for gap in ("behind", "behind_items"):
             shown[-1][gap] = [row.get(f"{gap}{part}") for part in ("", "_error", "_tied")]
@@ -81,43 +69,44 @@ def held_out_table(
 
 def _scored(
     model: Model, annotations: Annotations, earlier: Scores, test_size: float, seed: int
-) -> list[dict[str, Any]]:
-    """Scores of the model, its rivals and all of ``earlier``; none where a rival lacks its features.
+) -> list[Content]:
+    """Return scores of the model, the baselines and all of ``earlier``; none if a model lacks its features.
 
-    Others on another number of hidden labels would compare unlike things, and are left out. How far one is
-    behind the best is known where all have the probabilities of the same labels.
+    Scores on another number of held-out labels are not comparable and are dropped. Gaps to the best need the
+    probabilities of the same labels by all models.
     """
-    known = score_rows(earlier)
-    own = _own(known, model)
-    missing = [with_settings(model, for_comparison(model))] if own is None else []
-    for name, _, settings in RIVALS:
-        # no more clusters than there are items
-        rival = build_model(name, {key: min(value, annotations.n_items) for key, value in settings.items()})
-        scored = own if name == name_of(model) else any(row["model"] == name for row in known)
-        missing += [rival] if not scored and applies(rival, annotations) else []
-    if any(one.uses_features for one in missing) and not carries_features(annotations):
+    rows = score_rows(earlier)
+    reported = _row_of(rows, model)
+    missing = [with_settings(model, compare.comparison_settings(model))] if reported is None else []
+    for name, settings in BASELINES.items():
+        # at most as many clusters as items
+        settings = {key: min(value, annotations.n_items) for key, value in settings.items()}
+        baseline = build_model(name, settings)
+        scored = reported if name == name_of(model) else any(row["model"] == name for row in rows)
+        missing += [baseline] if not scored and compare.is_applicable(baseline, annotations) else []
+    if any(candidate.uses_features for candidate in missing) and not has_features(annotations):
         return []
     if not missing:
-        return known
-    kept = [row for row in earlier if isinstance(row, HeldOut)]
-    if len(kept) < len(earlier):
-        # a finished run keeps scores and no probabilities, which pairs need: its few models are asked again
-        missing, kept = [*(build_model(row["model"], row["settings"]) for row in known), *missing], []
-    found = held_out_scores(annotations, missing, seed, test_size=test_size)
-    every = [*kept, *(row for row in found if not kept or row.n_hidden == kept[0].n_hidden)]
-    if len({row.item.tobytes() for row in every}) == 1:
-        return score_rows(with_gaps(every))
-    return [{k: v for k, v in row.items() if not k.startswith("behind")} for row in score_rows(every)]
+        return rows
+    results = [row for row in earlier if isinstance(row, HeldOut)]
+    if len(results) < len(earlier):
+        # a saved run has no probabilities, which paired gaps need: its models are scored again
+        missing, results = [*(build_model(row["model"], row["settings"]) for row in rows), *missing], []
+    new = compare.held_out_scores(annotations, missing, seed, test_size=test_size)
+    results += [row for row in new if not results or row.n_hidden == results[0].n_hidden]
+    if len({row.item.tobytes() for row in results}) == 1:
+        return score_rows(compare.with_gaps(results))
+    return [{k: v for k, v in row.items() if not k.startswith("behind")} for row in score_rows(results)]
 
 
-def _own(known: Sequence[dict[str, Any]], model: Model) -> dict[str, Any] | None:
-    """The reported model's own row: the same name, and the same settings as far as they shape the fit."""
+def _row_of(rows: Sequence[Content], model: Model) -> Content | None:
+    """Return the row with the model's name and settings, apart from ``seed`` and ``n_jobs``."""
 
-    def shaping(settings: Mapping[str, Any]) -> Any:
-        return finite(dict(settings) | {"n_jobs": None, "seed": None})
+    def relevant(settings: Mapping[str, Any]) -> Any:
+        return json_safe(dict(settings) | {"n_jobs": None, "seed": None})
 
-    name, wanted = name_of(model), shaping(model.get_params(deep=False))
-    same = (row for row in known if row["model"] == name and shaping(row["settings"]) == wanted)
+    name, settings = name_of(model), relevant(model.get_params(deep=False))
+    same = (row for row in rows if row["model"] == name and relevant(row["settings"]) == settings)
     return next(same, None)
 
 
@@ -125,7 +114,7 @@ def _own(known: Sequence[dict[str, Any]], model: Model) -> dict[str, Any] | None
 
 
 def gold_decides(model: Model, annotations: Annotations) -> bool:
-    """Whether gold has trained the model: then every gold item has its class for sure."""
+    """Return True if the model was fitted with gold labels, and so gives them probability 1."""
     items = judged_items(annotations)
     if annotations.gold is None or not len(items):
         return False
@@ -133,11 +122,10 @@ def gold_decides(model: Model, annotations: Annotations) -> bool:
     return model.finds_truth and bool(sure.all())
 
 
-def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[str, Any] | None:
-    """How often the most frequent label and the model's are right, by class; None without gold.
+def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> Content | None:
+    """Return the accuracy of the most frequent label and of the model's label, by class; None without gold.
 
-    A model that gold has trained gives every gold item its class for sure. Then each item is judged by a fit
-    that saw the gold of others alone; where it was sure without gold, that changes nothing.
+    If the model was fitted with gold labels, each item is evaluated by a fit without its own gold label.
     """
     items = judged_items(annotations)
     if not len(items) or annotations.gold is None:
@@ -147,77 +135,71 @@ def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[
     chances = cross_fitted(model, annotations, seed=seed) if crossed else model.label_distributions_
     tables = {"raw": annotations.counts.astype(np.float64), "model": chances}
     right = {name: right_rows(annotations, table, items) for name, table in tables.items()}
-    found = {name: list(wilson(rows.sum(), len(rows))) for name, rows in right.items()}
+    accuracy = {name: list(wilson(rows.sum(), len(rows))) for name, rows in right.items()}
     confusion = np.bincount(gold * P + chances[items].argmax(axis=1), minlength=P * P)
     n = np.bincount(gold, minlength=P)
-    size = np.where(n > 0, n, np.nan)  # the share right of no item is none
+    size = np.where(n > 0, n, np.nan)
     class_right = {name: np.bincount(gold, rows, minlength=P) / size for name, rows in right.items()}
-    return {
-        "n": len(items),
-        "crossed": crossed,
-        **found,
-        "words": sentences.gold_sentence(right["raw"], "The most frequent label", found["raw"][1:]),
-        "classes": n,
-        "class_right": class_right,
-        "confusion": confusion.reshape(P, P),
-    }
+    words = sentences.gold_sentence(right["raw"], accuracy["raw"][1:])
+    by_class = {"classes": n, "class_right": class_right, "confusion": confusion.reshape(P, P)}
+    return {"n": len(items), "crossed": crossed, "words": words, **accuracy, **by_class}
 
 
-# ---- the worth of a label -----------------------------------------------------------------------------
+# ---- label efficiency ---------------------------------------------------------------------------------
 
 
-def worth(model: Model, recovery: Any) -> dict[str, Any]:
-    """How many raw labels a refined one stands for, from :func:`dissensus.recover`."""
-    ours = [one for one in recovery.results if one.model == repr(model)] or recovery.results
-    # The most labels that leave the counts room to need twice as many.
-    best = max(ours, key=lambda one: (one.labels_shown <= recovery.pool // 2, one.labels_shown))
+def label_efficiency(model: Model, recovery: Any) -> Content:
+    """Return the number of raw labels that match the model's estimate, from :func:`dissensus.recover`."""
+    results = [row for row in recovery.results if row.model == repr(model)] or recovery.results
+    # the most labels for which raw counts can still have twice as many
+    best = max(results, key=lambda row: (row.labels_shown <= recovery.pool // 2, row.labels_shown))
     items, draws = sentences.count(recovery.n_items, "item"), sentences.count(recovery.n_draws, "draw")
     measured = {"shown": best.labels_shown, "efficiency": best.efficiency, "pool": recovery.pool}
-    return measured | {"words": sentences.worth_words(**measured, how=f"{items}, {draws}")}
+    return measured | {"words": sentences.efficiency_sentence(**measured, sample=f"{items}, {draws}")}
 
 
-# ---- how the fit came about ---------------------------------------------------------------------------
+# ---- the fit ------------------------------------------------------------------------------------------
 
 
-def trace_content(model: Model) -> dict[str, Any] | None:
-    """The objective by iteration, thinned where there are very many."""
+def trace_content(model: Model) -> Content | None:
+    """Return the objective by iteration, thinned if there are very many."""
     trace = np.asarray(model.trace_, dtype=float)
     if len(trace) < 2:
         return None
-    places = np.unique(np.linspace(0, len(trace) - 1, min(len(trace), MOST_POINTS)).round().astype(int))
-    objective = [float(f"{value:.9g}") for value in trace[places]]
-    return {"iteration": places + 1, "objective": objective, "stopped": model.stopped_}
+    chosen = np.unique(np.linspace(0, len(trace) - 1, min(len(trace), MAX_TRACE_POINTS)).round().astype(int))
+    objective = [float(f"{value:.9g}") for value in trace[chosen]]
+    return {"iteration": chosen + 1, "objective": objective, "stopped": model.stopped_}
 
 
-def search_content(selection: Any) -> dict[str, Any] | None:
-    """The best score at every (K, L) that a search tried, and the cell that won.
+def search_content(selection: Any) -> Content | None:
+    """Return the best score at every (K, L) of a search, and the winning cell.
 
-    ``selection`` is what ``dissensus.select`` gave back, or the rows of its ``cells.csv``. Cells were tried
-    on one split or on several; what compares them is the winner's score less how far they are behind it on
-    the splits that both have.
+    ``selection`` is the result of ``dissensus.select``, or the rows of its ``cells.csv``. Cells may have been
+    evaluated on different splits; they are compared by the winner's score minus their gap on common splits.
     """
     if selection is None:
         return None
     rows: Sequence[Mapping[str, Any]] = selection if isinstance(selection, Sequence) else selection.rows()
     best: dict[tuple[int, int], float] = {}
     top = _number(rows[0]["score"]) if rows else math.nan
-    for row in rows:
-        size, score = (_whole(row.get(K)), _whole(row.get(L))), top - _number(row["behind"])
+    keys = "n_item_clusters", "n_annotator_clusters"
+    cells = [(_whole(row.get(keys[0])), _whole(row.get(keys[1]))) for row in rows]
+    for cell, row in zip(cells, rows, strict=True):
+        score = top - _number(row["behind"])
         if math.isfinite(score):
-            best[size] = max(score, best.get(size, -math.inf))
+            best[cell] = max(score, best.get(cell, -math.inf))
     if len(best) < 2:
         return None
     sizes, groups = sorted({size[0] for size in best}), sorted({size[1] for size in best})
     scores = [[best.get((size, group)) for group in groups] for size in sizes]
-    winner = _whole(rows[0].get(K)), _whole(rows[0].get(L))
-    return {"k": sizes, "l": groups, "scores": scores, "winner": winner, "n": len(rows)}
+    return {"k": sizes, "l": groups, "scores": scores, "winner": cells[0], "n": len(rows)}
 
 
 def _number(value: Any) -> float:
-    """A number, perhaps as a file has it; NaN where it is blank."""
+    """Return a number from a table, NaN if blank."""
     return math.nan if value in (None, "") else float(value)
 
 
 def _whole(value: Any) -> int:
-    """A number of clusters; 1 where the search did not vary it."""
+    """Return a number of clusters; 1 if the search did not vary it."""
     return 1 if value is None or value == "" or value != value else int(float(value))

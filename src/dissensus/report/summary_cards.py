@@ -1,4 +1,4 @@
-"""The head of the page: numbers that each open the table they count, the next steps, changes since a run."""
+"""Top of the page: cards that link to the tables they count, the next steps, and changes since a run."""
 
 from __future__ import annotations
 
@@ -10,138 +10,138 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators import sentences
-from dissensus.annotators.findings import Findings
+from dissensus.annotators.plan import Findings
 from dissensus.annotators.sentences import Sentence, count
-from dissensus.annotators.verdicts import ANNOTATORS
+from dissensus.annotators.verdicts import ANNOTATORS_FILE
 from dissensus.errors import DataError
 from dissensus.labels.description import Description
-from dissensus.tables.labels_file import ITEM, LABEL, N_LABELS
-from dissensus.tables.results import is_ours, read_summary
+from dissensus.report import Content
+from dissensus.tables.results import ITEM, LABEL, N_LABELS, is_result_directory, read_summary
 
-LABELS = "labels.csv"
+RUN_LABELS_FILE = "labels.csv"
 
 
-def summary_cards(found: Findings, described: Description, gold: Any) -> list[dict[str, Any]]:
-    """The cards: a title, numbers that each open a table, and a few words."""
+def summary_cards(findings: Findings, described: Description, gold: Any) -> list[Content]:
+    """Return the cards: a title, numbers that each link to a table, and a note."""
     alpha = f"{described.alpha:.2f}" if math.isfinite(described.alpha) else "–"
     low, high = described.alpha_low, described.alpha_high
-    ends = f"95\u00a0% interval {low:.2f} to {high:.2f}. " if math.isfinite(low) else ""
-    raw, modelled = (sentences.percent(clear.sum() / max(len(clear), 1)) for clear in found.clear)
-    clear = [(raw, "items", "clear_raw", "as labelled"), (modelled, "items", "clear_model", "by the model")]
-    draw = "Nearly a draw" + (", and the model is not sure" if found.known is not None else "")
-    decide = [(f"{found.adjudicate.sum():,}", "items", "adjudicate", "")]
-    reading = ends + described.reading.capitalize()
-    cards = [
-        _card("Agreement (Krippendorff’s α)", [(alpha, "items", "contested", "")], reading),
-        _card("Items with a clear answer", clear, "Two in three or more say the same"),
-        _card("Items to adjudicate", decide, draw),
+    interval = f"95\u00a0% interval {low:.2f} to {high:.2f}. " if math.isfinite(low) else ""
+    raw, modelled = (sentences.percent(clear.sum() / max(len(clear), 1)) for clear in findings.clear)
+    clear = [
+        (raw, "items", "clear_raw", "in the raw labels"),
+        (modelled, "items", "clear_model", "according to the model"),
     ]
-    if found.votes is not None:
-        words = "Agree far less with the others than is usual"
-        if found.judged is not None:
-            words = "They seem not to look, follow a rule of their own, or are far from the others"
-        check = [(f"{found.check.sum():,}", "annotators", "check", "")]
-        cards.append(_card("Annotators to check", check, words))
-    narrow = found.narrowing()
-    if narrow is not None:
-        # how far off the label's share may be, in points: half the width of its interval, on average
-        now, after = (100 * float(width.mean()) / 2 for width in narrow)
+    unsure = ", and the model is unsure which answer is more common"
+    tied = "Nearly tied" + unsure * (findings.intervals is not None)
+    adjudicate = [(f"{findings.adjudicate.sum():,}", "items", "adjudicate", "")]
+    agreement = [(alpha, "items", "contested", "")]
+    cards = [
+        _card("Agreement (Krippendorff’s α)", agreement, interval + described.reading.capitalize()),
+        _card("Items with a clear answer", clear, "At least two thirds give the same answer"),
+        _card("Items to adjudicate", adjudicate, tied),
+    ]
+    if findings.votes is not None:
+        note = "Agreement with the others far below the median"
+        if findings.verdicts is not None:
+            note = "Spam, systematic errors, or agreement far below the median"
+        check = [(f"{findings.check.sum():,}", "annotators", "check", "")]
+        cards.append(_card("Annotators to check", check, note))
+    widths = findings.narrowing()
+    if widths is not None:
+        # mean half-width of the interval of the label's share, in percentage points
+        now, after = (100 * float(width.mean()) / 2 for width in widths)
         digits = 0 if round(now) != round(after) else 1
-        reaches = ((now, "now"), (after, "with one more"))
-        numbers = [(f"±{reach:.{digits}f}", "items", "more", what) for reach, what in reaches]
-        off = "Points by which the label’s share may be off"
-        cards.append(_card("One more label per item", numbers, off))
+        halves = {"now": now, "with one more": after}
+        numbers = [(f"±{half:.{digits}f}", "items", "more", when) for when, half in halves.items()]
+        note = "Mean half-width of the 90\u00a0% interval of the label’s share, in percentage points"
+        cards.append(_card("Effect of one more label per item", numbers, note))
     if gold is not None:
-        named = (("raw", "most frequent label"), ("model", "model"))
-        right = [(sentences.percent(gold[key][0]), "items", "wrong", word) for key, word in named]
-        cards.append(_card("Right, where gold is known", right, f"On {gold['n']:,} items"))
+        sources = (("raw", "most frequent label"), ("model", "model"))
+        right = [(sentences.percent(gold[key][0]), "items", "wrong", name) for key, name in sources]
+        cards.append(_card("Accuracy on gold labels", right, f"On {sentences.count(gold['n'], 'item')}"))
     return cards
 
 
-def _card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> dict[str, Any]:
+def _card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> Content:
     keys = ("value", "table", "preset", "what")
-    return {"title": title, "numbers": [dict(zip(keys, one, strict=True)) for one in numbers], "words": words}
+    return {"title": title, "numbers": [dict(zip(keys, row, strict=True)) for row in numbers], "words": words}
 
 
 def steps(
-    found: Findings, described: Description, gold: Any, names: list[str], clusters: dict[str, Any] | None
-) -> list[dict[str, Any]]:
-    """What is wrong with the labels and what to do about it, the gravest first; only what is true of them."""
-    annotations, classes = found.annotations, [str(name) for name in found.annotations.classes]
+    findings: Findings, described: Description, gold: Any, names: list[str], clusters: Content | None
+) -> list[Content]:
+    """Return sentences on problems and what to do about them, each with a link; the most serious first."""
+    annotations, classes = findings.annotations, [str(name) for name in findings.annotations.classes]
     alpha = described.alpha, described.alpha_low, described.alpha_high
     parts = described.n_parts, described.largest_part_items, described.n_items
     contested = ("items", "contested", "Show items without a clear answer")
-    said: list[tuple[Any, tuple[str, str, str]]] = []
-    if found.votes is not None:
-        who, load = np.flatnonzero(found.check), annotations.annotator_load
-        who = who[np.argsort(-load[who], kind="stable")]
-        check = sentences.check_sentence(found.votes, who, names, load)
-        said.append((check, ("annotators", "check", "Show them")))
-    said += [
-        (sentences.agreement_sentence(*alpha), contested),
-        (sentences.rivals_sentence(annotations.counts, classes), contested),
-    ]
+    rows: list[tuple[Any, tuple[str, str, str]]] = []
+    if findings.votes is not None:
+        codes, load = np.flatnonzero(findings.check), annotations.annotator_load
+        codes = codes[np.argsort(-load[codes], kind="stable")]
+        groups = clusters["groups"] if clusters else []
+        members = {group["name"]: group["words"].about["members"] for group in groups}
+        check = sentences.check_sentence(findings.votes, codes, names, load, members)
+        rows.append((check, ("annotators", "check", "Show these annotators")))
+    rows.append((sentences.agreement_sentence(*alpha), contested))
+    rows.append((sentences.rivals_sentence(annotations.counts, classes), contested))
     if clusters is not None and clusters["contrasts"]:
-        first = clusters["contrasts"][0]["says"]
-        ways = sentences.groups_sentence(len(clusters["groups"]), first)
-        said.append((ways, ("groups", "", "Show the groups")))
-    unsure, near = found.known is not None, np.flatnonzero(found.adjudicate)
-    decide = sentences.adjudicate_sentence(annotations.counts, near, unsure=unsure)
-    more = sentences.more_sentence(annotations.counts, np.flatnonzero(found.more))
-    said += [
+        contrast = sentences.groups_sentence(len(clusters["groups"]), clusters["contrasts"][0]["says"])
+        rows.append((contrast, ("groups", "", "Show the groups")))
+    unsure, tied = findings.intervals is not None, np.flatnonzero(findings.adjudicate)
+    adjudicate = sentences.adjudicate_sentence(annotations.counts, tied, unsure=unsure)
+    more = sentences.more_sentence(annotations.counts, np.flatnonzero(findings.more))
+    rows += [
         (sentences.parts_sentence(*parts), ("", "", "")),
-        (gold["words"] if gold else None, ("items", "wrong", "Show where gold differs")),
-        (decide, ("items", "adjudicate", "Show them")),
-        (more, ("items", "more", "Show them")),
+        (gold["words"] if gold else None, ("items", "wrong", "Show items that differ from gold")),
+        (adjudicate, ("items", "adjudicate", "Show these items")),
+        (more, ("items", "more", "Show these items")),
     ]
     keys = ("table", "preset", "link")
-    return [{"says": words} | dict(zip(keys, link, strict=True)) for words, link in said if words is not None]
+    return [{"says": text} | dict(zip(keys, link, strict=True)) for text, link in rows if text is not None]
 
 
-# ---- since an earlier run -----------------------------------------------------------------------------
+# ---- changes since an earlier run ---------------------------------------------------------------------
 
 
-def changes(earlier: Path, found: Findings, now: Description, names: list[str]) -> dict[str, Any]:
-    """The earlier run's files beside this model and its labels; ``names``: of the annotators, as shown."""
-    if not is_ours(earlier) or not (earlier / LABELS).is_file():
-        problem = f"{earlier}: is not the directory of a finished run"
-        raise DataError(f"{problem}; name one that fit or update wrote")
-    before = {row[ITEM]: row for row in _rows(earlier / LABELS)}
+def changes(earlier: Path, findings: Findings, now: Description, names: list[str]) -> Content:
+    """Compare with an earlier run's files; ``names`` are the annotators' names on the page."""
+    if not is_result_directory(earlier) or not (earlier / RUN_LABELS_FILE).is_file():
+        raise DataError(
+            f"{earlier} is not the directory of a finished run; give one written by fit or update"
+        )
+    before = {row[ITEM]: row for row in _rows(earlier / RUN_LABELS_FILE)}
     if before and LABEL not in next(iter(before.values())):
-        raise DataError(f"{earlier}: its labels are no classes, which have nothing to compare here")
-    annotations = found.annotations
-    label = annotations.classes[found.model.label_distributions_.argmax(axis=1)]
+        raise DataError(f"{earlier}: its labels are not classes; only classes can be compared")
+    annotations = findings.annotations
+    label = annotations.classes[findings.label]
     n = annotations.counts.sum(axis=1)
     flipped = []
     for m, item in enumerate(map(str, annotations.items)):
-        old = before.get(item)
-        if old is not None and old[LABEL] != str(label[m]):
-            flipped.append([item, old[LABEL], str(label[m]), int(n[m]) - int(old[N_LABELS])])
-    verdicts, people = _verdicts(earlier, found, names)
+        row = before.get(item)
+        if row is not None and row[LABEL] != str(label[m]):
+            flipped.append([item, row[LABEL], str(label[m]), int(n[m]) - int(row[N_LABELS])])
+    verdicts, people = list[list[str]](), dict[str, str | None]()
+    if (earlier / ANNOTATORS_FILE).is_file():
+        people = {row["annotator"]: row.get("verdict") for row in _rows(earlier / ANNOTATORS_FILE)}
+    if findings.verdicts is not None:
+        old_verdicts = [people.get(str(name)) for name in annotations.annotators]
+        for name, old, new in zip(names, old_verdicts, findings.verdicts.verdict, strict=True):
+            if old not in (None, new):
+                verdicts.append([name, str(old), str(new)])
     summary = read_summary(earlier).get("data", {})
     more = annotations.n_labels - int(summary.get("n_labels", 0))
     items = sum(str(item) not in before for item in annotations.items)
-    new = sum(str(who) not in people for who in annotations.annotators) if people else 0
-    parts = [f"{count(more, 'label')} more, {count(items, 'new item')} and {count(new, 'new annotator')}."]
+    annotators = sum(str(name) not in people for name in annotations.annotators) if people else 0
+    labels = count(abs(more), f"{'more' if more >= 0 else 'fewer'} label")
+    parts = [f"{labels}, {count(items, 'new item')} and {count(annotators, 'new annotator')}."]
     if isinstance(summary.get("alpha"), float) and np.isfinite(now.alpha):
-        parts.append(f"Krippendorff's α was {summary['alpha']:.2f} and is {now.alpha:.2f}.")
-    parts.append(f"{count(len(flipped), 'item')} of {len(before):,} got another label.")
-    if found.judged is not None and people:
-        parts.append(f"{count(len(verdicts), 'annotator')} got another verdict.")
+        parts.append(f"Krippendorff's α changed from {summary['alpha']:.2f} to {now.alpha:.2f}.")
+    parts.append(f"{len(flipped):,} of {count(len(before), 'item')} changed label.")
+    if findings.verdicts is not None and people:
+        parts.append(f"{count(len(verdicts), 'annotator')} changed verdict.")
     says = Sentence(" ".join(parts), "since")
     return {"name": earlier.name, "flipped": flipped, "verdicts": verdicts, "says": says}
-
-
-def _verdicts(earlier: Path, found: Findings, names: list[str]) -> tuple[list[list[str]], set[str]]:
-    """Annotators of both runs whose verdict is another, and all annotators of the earlier one."""
-    if not (earlier / ANNOTATORS).is_file():
-        return [], set()
-    rows = {row["annotator"]: row.get("verdict") for row in _rows(earlier / ANNOTATORS)}
-    if found.judged is None:
-        return [], set(rows)
-    now = zip(map(str, found.annotations.annotators), names, map(str, found.judged.verdict), strict=True)
-    changed = [[name, str(rows[who]), new] for who, name, new in now if rows.get(who) not in (None, new)]
-    return changed, set(rows)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

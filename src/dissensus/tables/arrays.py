@@ -1,8 +1,8 @@
-"""Array files: arrays and a JSON header behind one checksum, and the estimators that are kept in them.
+"""Safetensors files of arrays and a JSON header with one checksum, and estimators saved in them.
 
-A file is a safetensors file: the length of a JSON index, the index, which says where each array's bytes are,
-and the bytes as they lie in memory. Nothing executes on reading, a file with one changed bit is refused, and
-writing makes no second copy of the arrays. Models, learners and guided classifiers are such files.
+A file consists of the length of a JSON index, the index (the position of each array's bytes), and the bytes
+as they are in memory. Reading executes nothing, a file with one changed bit is refused, and writing does not
+copy the arrays. Models, learners and guided classifiers are saved this way.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
 from dissensus.errors import DataError, DissensusError, MissingExtraError, ModelFileError
-from dissensus.labels.vocabulary import MOST_TEXT, Vocabulary, is_text, text_of
+from dissensus.labels.vocabulary import MAX_STRING_BYTES, Vocabulary, is_string_type, string_buffers
 from dissensus.tables.atomic import atomic_path
 
 Arrays = dict[str, NDArray[Any]]
 Header = dict[str, Any]
 
 HEADER_KEY = "dissensus"
-FORMAT = "2"
-DRAWS = "draws.safetensors"  # the draws of a model whose file stands beside it
-ALIGNED = 8  # the index is padded to a multiple of so many bytes
+FORMAT_VERSION = "3"
+DRAWS_FILE = "draws.safetensors"  # posterior draws, saved next to the model's file
+INDEX_ALIGNMENT = 8  # bytes
 
-# NumPy's names and the file's, widest first, so that every array is aligned.
-KINDS = {
+# NumPy's type names and those of safetensors, widest first so that every array is aligned.
+SAFETENSORS_TYPES = {
     "uint64": "U64", "int64": "I64", "float64": "F64", "float32": "F32", "uint32": "U32", "int32": "I32",
     "float16": "F16", "uint16": "U16", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL",
 }  # fmt: skip
@@ -42,46 +42,38 @@ KINDS = {
 
 
 def write_arrays(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write a header (whatever is JSON) and arrays (of numbers or truth values), whole or not at all."""
-    text = json.dumps(header, sort_keys=True, default=_plain)
-    rows = {name: _in_c_order(name, array) for name, array in arrays.items()}
-    kinds = list(KINDS)  # in the order in which the safetensors package places arrays
-    rows = dict(sorted(rows.items(), key=lambda row: (kinds.index(row[1].dtype.name), row[0])))
-    about = {HEADER_KEY: text, "format": FORMAT, "version": __version__, "sha256": _digest(text, rows)}
+    """Write a JSON header and arrays of numbers or booleans to one file, atomically."""
+    text = json.dumps(header, sort_keys=True, default=_json_default)
+    by_name: Arrays = {}
+    for name, values in arrays.items():  # C-ordered and little-endian, copied only if they are not
+        array = np.asarray(values, order="C")
+        if array.dtype.name not in SAFETENSORS_TYPES:
+            raise DataError(f"{name}: an array of {array.dtype} cannot be saved; use numbers")
+        by_name[name] = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    types = list(SAFETENSORS_TYPES)  # the safetensors package orders arrays by type, then name
+    by_name = dict(sorted(by_name.items(), key=lambda entry: (types.index(entry[1].dtype.name), entry[0])))
+    metadata = {HEADER_KEY: text, "format": FORMAT_VERSION, "version": __version__}
+    index: dict[str, Any] = {"__metadata__": metadata | {"sha256": _digest(text, by_name)}}
+    end = 0
+    for name, array in by_name.items():
+        start, end = end, end + array.nbytes
+        dtype = SAFETENSORS_TYPES[array.dtype.name]
+        index[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [start, end]}
+    encoded = json.dumps(index, separators=(",", ":"), ensure_ascii=False).encode()
+    encoded += b" " * (-len(encoded) % INDEX_ALIGNMENT)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        _write_index(file, rows, about)
-        for array in rows.values():
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
+        for array in by_name.values():
             file.write(_bytes_of(array))
 
 
-def _in_c_order(name: str, array: Any) -> NDArray[Any]:
-    """The array itself where it already lies row after row, low byte first."""
-    found = np.asarray(array, order="C")
-    if found.dtype.name not in KINDS:
-        raise DataError(f"{name}: an array of {found.dtype} cannot be saved; use numbers")
-    return found.astype(found.dtype.newbyteorder("<"), copy=False)
-
-
-def _write_index(file: BinaryIO, arrays: Arrays, about: dict[str, str]) -> None:
-    entries: dict[str, Any] = {"__metadata__": about}
-    at = 0
-    for name, array in arrays.items():
-        kind, offsets = KINDS[array.dtype.name], [at, at + array.nbytes]
-        entries[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": offsets}
-        at = offsets[1]
-    index = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-    index += b" " * (-len(index) % ALIGNED)
-    file.write(len(index).to_bytes(8, "little"))
-    file.write(index)
-
-
 def _bytes_of(array: NDArray[Any]) -> memoryview:
-    """The array's memory, not copied."""
+    """Return the array's memory, not copied."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def _digest(text: str, arrays: Arrays) -> str:
-    """SHA-256 of all that the file says: the header, and each array's name, type, shape and bytes."""
+    """Return the SHA-256 of the header and of each array's name, type, shape and bytes."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
@@ -89,117 +81,114 @@ def _digest(text: str, arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def _plain(value: Any) -> Any:
-    """A NumPy number as a plain one, a path as text, a function (who is told of progress) as nothing."""
+def _json_default(value: Any) -> Any:
+    """Convert a NumPy number or a path for JSON; a function, such as a progress callback, becomes null."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if callable(value):
         return None
-    kind = type(value).__name__
-    raise DataError(f"a setting of type {kind} cannot be saved; use numbers, text or None, or do not save")
+    remedy = "use numbers, text or None, or do not save"
+    raise DataError(f"a setting of type {type(value).__name__} cannot be saved; {remedy}")
 
 
 # ---- reading ----------------------------------------------------------------------------------------------
 
 
 def read_arrays(path: str | Path) -> tuple[Header, Arrays]:
-    """The header and the arrays of a file that :func:`write_arrays` wrote."""
-    about, arrays = _opened(Path(path))
-    if HEADER_KEY not in about:
-        raise ModelFileError(f"{path}: a safetensors file, but not one of dissensus; give one that it saved")
-    if about.get("format") != FORMAT:
-        raise ModelFileError(
-            f"{path}: format {about.get('format')}, but this version reads {FORMAT}; "
-            f"use dissensus {about.get('version')} or fit again"
-        )
-    if about.get("sha256") != _digest(about[HEADER_KEY], arrays):
-        raise ModelFileError(f"{path}: the file has been altered since it was saved; save it anew")
+    """Return the header and the arrays of a file that :func:`write_arrays` wrote."""
+    metadata, arrays = _read_safetensors(Path(path))
+    if HEADER_KEY not in metadata:
+        raise ModelFileError(f"{path}: a safetensors file that dissensus did not write; give one it saved")
+    if metadata.get("format") != FORMAT_VERSION:
+        problem = f"format {metadata.get('format')}, but this version reads {FORMAT_VERSION}"
+        raise ModelFileError(f"{path}: {problem}; use dissensus {metadata.get('version')} or fit again")
+    if metadata.get("sha256") != _digest(metadata[HEADER_KEY], arrays):
+        raise ModelFileError(f"{path}: the file was altered after it was saved; save it again")
     try:
-        header = json.loads(about[HEADER_KEY])
+        header = json.loads(metadata[HEADER_KEY])
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
-        raise ModelFileError(f"{path}: its header is damaged; save it anew")
+        raise ModelFileError(f"{path}: its header is damaged; save it again")
     return header, arrays
 
 
-def read_whole(path: str | Path) -> tuple[Header, Arrays]:
-    """The same, with the draws that stand in a file beside it."""
+def read_with_draws(path: str | Path) -> tuple[Header, Arrays]:
+    """Return the header and the arrays of a model, with the draws saved in a separate file if any."""
     header, arrays = read_arrays(path)
     if "draws" not in header:
         return header, arrays
-    beside = Path(path).with_name(DRAWS)
-    told, drawn = read_arrays(beside)
-    if told.get("draws") != header["draws"]:
-        raise ModelFileError(f"{beside}: holds the draws of another model than {path}; keep both of one run")
-    return header, arrays | drawn
+    draws_path = Path(path).with_name(DRAWS_FILE)
+    draws_header, draws = read_arrays(draws_path)
+    if draws_header.get("draws") != header["draws"]:
+        remedy = "keep a run's files together"
+        raise ModelFileError(f"{draws_path}: holds the draws of a different model than {path}; {remedy}")
+    return header, arrays | draws
 
 
-def _opened(path: Path) -> tuple[dict[str, str], Arrays]:
-    """The texts and the arrays of a safetensors file."""
+def _read_safetensors(path: Path) -> tuple[dict[str, str], Arrays]:
+    """Return the metadata and the arrays of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        what = "is a directory" if path.is_dir() else "does not exist"
-        raise ModelFileError(f"{path} {what}; give the path of a saved file (*.safetensors)")
+        problem = "is a directory" if path.is_dir() else "does not exist"
+        raise ModelFileError(f"{path} {problem}; give the path of a saved file (*.safetensors)")
     try:
         with safe_open(path, framework="numpy") as file:
-            about: dict[str, str] = file.metadata() or {}
+            metadata: dict[str, str] = file.metadata() or {}
             for name in file.keys():  # noqa: SIM118
-                kind = file.get_slice(name).get_dtype()
-                if kind not in KINDS.values():
-                    raise ValueError(f"{name} holds numbers of type {kind}")
-            return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                dtype = file.get_slice(name).get_dtype()
+                if dtype not in SAFETENSORS_TYPES.values():
+                    raise ValueError(f"{name} holds numbers of type {dtype}")
+            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, MemoryError) as error:
         reason = one_line(error)
-        raise ModelFileError(f"{path}: not a whole safetensors file ({reason}); save it anew") from None
+        raise ModelFileError(f"{path}: not a complete safetensors file ({reason}); save it again") from None
 
 
 def one_line(error: Exception) -> str:
-    """An error's words on one line."""
+    """Return the message of an error on one line."""
     return " ".join(str(error).split())
 
 
-# ---- ids as arrays: UTF-8 bytes with offsets, or numbers of their own type -------------------------------
+# ---- ids as arrays: UTF-8 bytes with offsets, or numbers in their type -----------------------------------
 
 
 def pack_ids(name: str, vocabulary: Vocabulary) -> Arrays:
-    """Ids as arrays whose names begin with ``name``."""
+    """Return ids as arrays whose names begin with ``name``."""
     ids = vocabulary.arrow
-    if not is_text(ids.type):
+    if not is_string_type(ids.type):
         return {f"{name}.values": ids.to_numpy(zero_copy_only=False)}
-    starts, text = text_of(ids)
+    starts, text = string_buffers(ids)
     offsets = starts.astype(np.int64) - starts[0]
     return {f"{name}.bytes": text[starts[0] : starts[-1]], f"{name}.offsets": offsets}
 
 
 def unpack_ids(name: str, arrays: Arrays) -> Vocabulary:
-    """The ids that :func:`pack_ids` made arrays of."""
+    """Return the ids that :func:`pack_ids` turned into arrays."""
     import pyarrow as pa
 
-    what = "label" if name == "class" else name
+    role = "label" if name == "class" else name
     if f"{name}.values" in arrays:
-        return Vocabulary(arrays[f"{name}.values"], what)
+        return Vocabulary(arrays[f"{name}.values"], role)
     text, offsets = arrays[f"{name}.bytes"], arrays[f"{name}.offsets"]
-    wide = int(offsets[-1]) > MOST_TEXT
-    starts = offsets.astype(np.int64 if wide else np.int32)
+    is_large = int(offsets[-1]) > MAX_STRING_BYTES
+    starts = offsets.astype(np.int64 if is_large else np.int32)
     buffers = [None, pa.py_buffer(starts), pa.py_buffer(np.ascontiguousarray(text))]
-    ids = pa.Array.from_buffers(pa.large_string() if wide else pa.string(), len(starts) - 1, buffers)
+    ids = pa.Array.from_buffers(pa.large_string() if is_large else pa.string(), len(starts) - 1, buffers)
     ids.validate(full=True)
-    return Vocabulary(ids, what)
+    return Vocabulary(ids, role)
 
 
-# ---- estimators in such files -----------------------------------------------------------------------------
-
-
-# A class that is kept gives ``_state``, what it has learned as JSON and arrays, and ``_restore``, which takes
-# it back; it has the functions whose first argument is ``self`` as methods.
+# ---- estimators ------------------------------------------------------------------------------------------
+# An estimator that can be saved has ``_state``, which returns its fitted attributes as JSON and arrays, and
+# ``_restore``, which takes them. Functions whose first argument is ``self`` become its methods.
 
 
 def save(self: Any, path: str | Path) -> None:
-    """Write what is fitted to one safetensors file, which ``dissensus.load`` reads (no pickle).
+    """Save the fitted estimator to one safetensors file (no pickle).
 
     Parameters
     ----------
@@ -210,8 +199,8 @@ def save(self: Any, path: str | Path) -> None:
     write_arrays(path, *pack(self))
 
 
-def save_apart(self: Any, path: Path) -> None:
-    """The same with draws, where there are any, in ``draws.safetensors`` beside it.
+def save_draws_apart(self: Any, path: Path) -> None:
+    """Save the fitted estimator, with posterior draws (if any) in ``draws.safetensors`` next to it.
 
     Parameters
     ----------
@@ -220,25 +209,25 @@ def save_apart(self: Any, path: Path) -> None:
     """
     self._check_fitted()
     header, arrays = pack(self)
-    drawn = {name: arrays.pop(name) for name in [*arrays] if name.split(".")[0] in self._drawn}
-    if drawn:
-        header["draws"] = _digest("", drawn)
-        write_arrays(path.with_name(DRAWS), {"draws": header["draws"]}, drawn)
+    draws = {name: arrays.pop(name) for name in [*arrays] if name.split(".")[0] in self._draw_arrays}
+    if draws:
+        header["draws"] = _digest("", draws)
+        write_arrays(path.with_name(DRAWS_FILE), {"draws": header["draws"]}, draws)
     write_arrays(path, header, arrays)
 
 
 def pack(estimator: Any, *, fitted: bool = True) -> tuple[Header, Arrays]:
-    """An estimator as a header and arrays: with what it has learned, or its settings alone.
+    """Return an estimator as a header and arrays; with ``fitted=False``, only its settings.
 
-    Settings that are estimators themselves are kept by ``_state``.
+    Settings that are estimators themselves are saved by ``_state``.
     """
     if not type(estimator).__module__.startswith("dissensus."):
         raise DataError(
-            f"{type(estimator).__name__} is no class of dissensus, and its file could not be loaded again; "
+            f"{type(estimator).__name__} is not a class of dissensus, so its file could not be loaded again; "
             "save its arrays yourself"
         )
-    settings = estimator.get_params(deep=False)
-    settings = {name: value for name, value in settings.items() if not hasattr(value, "get_params")}
+    settings = estimator.get_params(deep=False).items()
+    settings = {name: value for name, value in settings if not hasattr(value, "get_params")}
     header: Header = {"class": type(estimator).__name__, "settings": settings}
     if not fitted:
         return header, {}
@@ -247,31 +236,26 @@ def pack(estimator: Any, *, fitted: bool = True) -> tuple[Header, Arrays]:
 
 
 def unpack(kind: type[Any], header: Header, arrays: Arrays) -> Any:
-    """The estimator of a class that :func:`pack` took apart."""
+    """Return the estimator, of class ``kind``, that :func:`pack` took apart."""
     # JSON writes a tuple as a list, and no setting is a list.
-    saved: Header = header["settings"]
-    estimator = kind(**{k: tuple(value) if isinstance(value, list) else value for k, value in saved.items()})
+    settings = header["settings"].items()
+    estimator = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings})
     estimator.check_params()
     if "facts" in header:
         estimator._restore(header["facts"], arrays)
     return estimator
 
 
-# What parts that do not fit together raise, one way or another.
-_MISFITS = (
-    ArithmeticError, AttributeError, DissensusError, LookupError, MemoryError, RuntimeError, TypeError,
-    ValueError,
-)  # fmt: skip
-
-
 @contextmanager
-def refusing_damage(path: str | Path) -> Iterator[None]:
-    """One line for a file whose parts do not fit together, as another version might have written it."""
+def explaining_damage(path: str | Path) -> Iterator[None]:
+    """Report in one line a file whose parts do not fit together."""
     try:
         yield
     except MissingExtraError:
         raise
-    except _MISFITS as error:
-        raise ModelFileError(
-            f"{path}: the file is damaged or incomplete ({one_line(error)}); fit again and save anew"
-        ) from None
+    except (
+        ArithmeticError, AttributeError, DissensusError, LookupError, MemoryError, RuntimeError, TypeError,
+        ValueError,
+    ) as error:  # fmt: skip
+        problem = f"the file is damaged or incomplete ({one_line(error)})"
+        raise ModelFileError(f"{path}: {problem}; fit again and save again") from None

@@ -1,14 +1,14 @@
-"""Outputs that are whole or absent.
+"""Atomic writes: an output file or directory appears complete or not at all.
 
-A writer fills a temporary sibling of the place asked for; only when it has finished, and the bytes are on the
-disk, does the result take its name. A crash, a full disk or Ctrl-C leaves what was there before.
+The writer fills a temporary file or folder next to the target. Only when it has finished, and the bytes are
+on the disk, is the result renamed. After a crash, a full disk or Ctrl-C the previous version is still there.
 
-A file takes its place by ``os.replace``. A directory that is there already is moved aside and the new one
-takes its name: two renames, under a lock on the folder above. Between the two no reader of ours looks, and
-where a process is killed there, the next one that reads or writes puts the old directory back.
+A file is replaced with ``os.replace``. A directory takes two renames (the old one is moved aside), under a
+lock on the parent folder that readers respect. If a process is killed between the two renames, the next one
+that reads or writes there moves the old directory back.
 
-Temporary files lie in a hidden folder beside the target, held by a lock that ends with the process; what
-killed runs left there is removed by the next one that writes beside it.
+Temporary files are in a hidden folder next to the target, which is locked while its process lives. Folders
+left by killed processes are removed by the next writer.
 
     >>> with atomic_path("labels.csv") as temporary:        # doctest: +SKIP
     ...     temporary.write_text("item,label\\n")
@@ -25,61 +25,57 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
-from dissensus.errors import DataError, system_words
+from dissensus.errors import DataError, setting_variable, system_words
 
-# Errors of a disk that cannot take more; the writer's own errors pass through unchanged.
+# Errors of the disk itself; other errors of a writer are raised unchanged.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
-_BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
+_BEFORE_RENAME: ContextVar[Callable[[], None]] = ContextVar("before_rename", default=lambda: None)
 
-Place = str | os.PathLike[str]
+PathName = str | os.PathLike[str]
 
 
-@contextmanager
-def telling(before: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
-    """Call ``before`` when the result written in the block is whole and about to take its name.
+def calling_before_rename(callback: Callable[[], None] = lambda: None) -> AbstractContextManager[Any]:
+    """Call ``callback`` when a result written in the block is complete and about to be renamed.
 
-    Yield the function that was to be called until now: a writer calls that one, and its parts call nothing.
+    Yield the callback set by the enclosing block. A writer calls that one itself, so nested writers call
+    nothing.
     """
-    outer, token = _BEFORE.get(), _BEFORE.set(before)
-    try:
-        yield outer
-    finally:
-        _BEFORE.reset(token)
+    return setting_variable(_BEFORE_RENAME, callback)
 
 
 @contextmanager
-def atomic_path(path: Place) -> Iterator[Path]:
-    """Yield a temporary file (same name) that becomes ``path`` when the block ends well.
+def atomic_path(path: PathName) -> Iterator[Path]:
+    """Yield a temporary file (same name) that becomes ``path`` when the block succeeds.
 
-    Missing parent folders are made. A symbolic link is written through, and a file that is replaced leaves
-    its mode to the new one. A pipe or a device such as ``/dev/stdout`` cannot be renamed onto: it receives
-    the finished bytes instead.
+    Missing parent folders are created, symbolic links are followed, and the mode of a replaced file is kept.
+    A pipe or device such as ``/dev/stdout`` cannot be replaced, so the finished bytes are copied to it.
     """
     with atomic_paths([path]) as (temporary,):
         yield temporary
 
 
 @contextmanager
-def atomic_paths(paths: Sequence[Place]) -> Iterator[list[Path]]:
-    """Yield a temporary file for each path; all are whole before the first of them takes its name."""
-    with telling() as before, ExitStack() as stack:
+def atomic_paths(paths: Sequence[PathName]) -> Iterator[list[Path]]:
+    """Yield a temporary file for each path; all of them are complete before the first is renamed."""
+    with calling_before_rename() as before, ExitStack() as stack:
         moves: list[tuple[Path, Path]] = []
         for path in map(Path, paths):
             if path.is_dir():
                 raise DataError(f"{path}: is a directory; name a file to write")
-            pipe = path.exists() and not path.is_file()
-            target = path if pipe else Path(os.path.realpath(path))
-            parent = Path(tempfile.gettempdir()) if pipe else target.parent
+            is_pipe = path.exists() and not path.is_file()
+            target = path if is_pipe else Path(os.path.realpath(path))
+            parent = Path(tempfile.gettempdir()) if is_pipe else target.parent
             temporary = stack.enter_context(_hidden_folder(path, parent)) / target.name
             temporary.touch()
             moves.append((temporary, target))
         yield [temporary for temporary, _ in moves]
         for temporary, target in moves:
-            _finish(temporary, target)
+            _sync_with_mode(temporary, target)
         before()
         for temporary, target in moves:
             if target.is_file() or not target.exists():
@@ -92,35 +88,36 @@ def atomic_paths(paths: Sequence[Place]) -> Iterator[list[Path]]:
 
 @contextmanager
 def atomic_directory(
-    path: Place, without: Callable[[Path], Collection[str]] = lambda _: ()
+    path: PathName, obsolete: Callable[[Path], Collection[str]] = lambda _: ()
 ) -> Iterator[Path]:
-    """Yield an empty temporary folder that becomes ``path`` when the block ends well.
+    """Yield an empty temporary folder that becomes ``path`` when the block succeeds.
 
-    Where ``path`` already holds files, those of the same name are replaced and any other is kept, except
-    those that ``without`` names (it is given the finished folder). Where a directory cannot be moved (a
-    mounted folder, the one we are in), files are replaced one after another, those in the folder itself last.
+    If ``path`` already exists, files of the same name are replaced and the others are kept, except those that
+    ``obsolete`` returns for the finished folder. If the directory cannot be renamed (a mount point, or the
+    current directory), its files are replaced one by one, those at its top level last.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_dir():
         raise DataError(f"{path}: is a file; name a directory to write into")
-    with telling() as before, _hidden_folder(path, target.parent) as folder:
+    with calling_before_rename() as before, _hidden_folder(path, target.parent) as folder:
         new = folder / "new"
         new.mkdir()
         yield new
         names = [file.relative_to(new) for file in new.rglob("*") if not file.is_dir()]
         for name in names:
             if (target / name).is_dir():
-                raise DataError(f"{path}: holds a folder called {name} where a file should go; remove it")
-            _finish(new / name, target / name)
-        removed = {target / name for name in without(new)}
+                problem = f"contains a folder {name}, but a file of that name must be written"
+                raise DataError(f"{path}: {problem}; remove it")
+            _sync_with_mode(new / name, target / name)
+        removed = {target / name for name in obsolete(new)}
         before()
-        with held(target.parent):
+        with locked(target.parent):
             try:
-                _move(folder, target, removed.union(target / name for name in names))
+                _exchange(folder, target, removed.union(target / name for name in names))
             except OSError as error:
                 if error.errno in _DISK_ERRORS:
                     raise
-                # The file that lists the others lies in the folder itself.
+                # The summary, which lists the other files, is at the top level and comes last.
                 for name in sorted(names, key=lambda name: (len(name.parts) == 1, name)):
                     (target / name).parent.mkdir(parents=True, exist_ok=True)
                     (new / name).replace(target / name)
@@ -130,25 +127,25 @@ def atomic_directory(
         sync(target.parent)
 
 
-def _finish(new: Path, old: Path) -> None:
-    """Put a file's bytes on the disk, and give it the mode of the one that it replaces."""
+def _sync_with_mode(new: Path, old: Path) -> None:
+    """Flush a file to the disk, and copy the mode of the file it replaces."""
     sync(new)
     with suppress(OSError):
         new.chmod(stat.S_IMODE(old.stat().st_mode))
 
 
-def _move(folder: Path, target: Path, replaced: Collection[Path]) -> None:
-    """Complete the new directory with links to files of the old one that are kept, and exchange both."""
+def _exchange(folder: Path, target: Path, replaced: Collection[Path]) -> None:
+    """Link the files to keep into ``folder/new``, then exchange it with the target directory."""
     new, old = folder / "new", folder / "old" / target.name
 
-    def unwanted(inside: str, names: list[str]) -> list[str]:
-        return [name for name in names if is_left_over(name) or Path(inside, name) in replaced]
+    def ignored(parent: str, names: list[str]) -> list[str]:
+        return [name for name in names if is_temporary_name(name) or Path(parent, name) in replaced]
 
     old.parent.mkdir()
     if target.exists():
         if Path.cwd().is_relative_to(target):
-            raise OSError(errno.EBUSY, "a process at work there would find itself in a folder that is gone")
-        shutil.copytree(target, new, True, unwanted, os.link, dirs_exist_ok=True)
+            raise OSError(errno.EBUSY, "the current directory would be moved")
+        shutil.copytree(target, new, True, ignored, os.link, dirs_exist_ok=True)
     for part in (folder, new, *filter(Path.is_dir, new.rglob("*"))):
         sync(part)
     try:
@@ -160,57 +157,54 @@ def _move(folder: Path, target: Path, replaced: Collection[Path]) -> None:
     old.parent.rename(folder / "gone")  # from here on nothing is put back
 
 
-def restore(path: Place) -> None:
-    """Put back a directory that a killed process had moved aside; wait for one that is being replaced."""
+def restore(path: PathName) -> None:
+    """Move back a directory that a killed process had moved aside; wait if it is being replaced."""
     target = Path(os.path.realpath(path))
     if not target.exists():
-        with suppress(OSError), held(target.parent):
+        with suppress(OSError), locked(target.parent):
             _put_back(target.parent)
 
 
 def _put_back(parent: Path) -> None:
-    """Give directories below ``parent``, whose lock is held, the names that they were moved from."""
+    """Move directories back to where they were below ``parent``, whose lock the caller holds."""
     for old in parent.glob(".dissensus-*/old/*"):
-        if is_left_over(old.parts[-3]) and not (parent / old.name).exists():
+        if is_temporary_name(old.parts[-3]) and not (parent / old.name).exists():
             old.rename(parent / old.name)
 
 
 @contextmanager
-def _hidden_folder(path: Place, parent: Path) -> Iterator[Path]:
-    """Make a folder below ``parent`` for what is to become ``path``, remove it afterwards whatever happens.
-
-    Refusals of the disk become one line.
-    """
+def _hidden_folder(path: PathName, parent: Path) -> Iterator[Path]:
+    """Create a temporary folder in ``parent`` and remove it afterwards; report disk errors in one line."""
     folder = parent / f".dissensus-{uuid.uuid4().hex[:8]}"
     try:
         with ExitStack() as stack:
             parent.mkdir(parents=True, exist_ok=True)
-            with held(parent):  # nobody takes the folder for abandoned before we hold it
+            with locked(parent):  # no other writer takes the folder for abandoned before it is locked
                 _put_back(parent)
-                for left in parent.glob(".dissensus-*"):
-                    with suppress(OSError), held(left, wait=False) as abandoned:
-                        if abandoned and is_left_over(left.name):
-                            shutil.rmtree(left, ignore_errors=True)
+                for other in parent.glob(".dissensus-*"):
+                    with suppress(OSError), locked(other, wait=False) as abandoned:
+                        if abandoned and is_temporary_name(other.name):
+                            shutil.rmtree(other, ignore_errors=True)
                 folder.mkdir()
-                stack.enter_context(held(folder))
+                stack.enter_context(locked(folder))
             yield folder
     except OSError as error:
         file, ours = str(error.filename or " "), str(folder)
         if not (ours.startswith(file) or ours in file or error.errno in _DISK_ERRORS):
             raise
         reason = system_words(error)
-        raise DataError(f"{path}: cannot be written ({reason}); choose another place to write") from error
+        raise DataError(f"{path}: cannot be written ({reason}); choose another path to write to") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def is_left_over(name: str) -> bool:
-    """Tell the name of a temporary folder, of a run at work or of one that was killed."""
+def is_temporary_name(name: str) -> bool:
+    """Return True for the name of a temporary folder of this module."""
     return re.fullmatch(r"\.dissensus-[0-9a-f]{8}", name) is not None
 
 
 def sync(path: Path) -> None:
-    """Put a file's bytes, or a folder's names, on the disk (where the system can do that for a folder)."""
+    """Flush a file's bytes or a folder's entries to the disk (where the system can do so for a folder)."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -222,8 +216,8 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def held(path: Path, *, wait: bool = True, create: bool = False) -> Iterator[bool | None]:
-    """Hold the lock of a file or a folder inside the block, and yield what :func:`take_lock` says."""
+def locked(path: Path, *, wait: bool = True, create: bool = False) -> Iterator[bool | None]:
+    """Lock a file or folder inside the block, and yield the result of :func:`take_lock`."""
     handle = os.open(path, os.O_CREAT | os.O_RDWR if create else os.O_RDONLY)
     try:
         yield take_lock(handle, wait=wait)
@@ -232,9 +226,10 @@ def held(path: Path, *, wait: bool = True, create: bool = False) -> Iterator[boo
 
 
 def take_lock(handle: int, *, wait: bool = False) -> bool | None:
-    """Hold an open file for ourselves, if it is free; the lock is gone with the process, however it ends.
+    """Take the exclusive lock of an open file, which ends with the process.
 
-    None where the disk knows no locks: two runs in one place are then the user's to avoid.
+    Return False if another process has it, and None if the file system has no locks; then users must not run
+    two processes in one directory.
     """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

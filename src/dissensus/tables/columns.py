@@ -1,17 +1,16 @@
-"""Which column holds what: by the names people give them, or as told."""
+"""Column roles (item, annotator, label, gold, text), found by the column's name or chosen by the user."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from dissensus.errors import DataError, did_you_mean, nearest, setting
 from dissensus.labels.vocabulary import quoted
 
-# What people call each column, surest names first. Case, white space and hyphens do not matter ("Worker ID"
-# is worker_id), and a plain word stands for its ids as well (task for task_id, annotator for annotators).
+# Usual names of each column, most certain first. Case, white space and hyphens do not matter ("Worker ID" is
+# worker_id), and a word also stands for its ids and plural (task for task_id, annotator for annotators).
 _NAMES = {
     "item": (
         "item",
@@ -38,145 +37,126 @@ _NAMES = {
         "answer class category response value",
     ),
 }
-# What is shown or asked, where there is an id as well.
-_SHOWN = ("question", "unit", "sample", "object", "category", "prompt")
-_PLAIN = {"item": "task", "annotator": "worker"}  # as good as the roles' own names: crowd-kit's
-_OPTIONS = {"gold": "label", "text": "text_column"}  # settings that have another name than their role
+_USUAL_NAMES = {role: frozenset(" ".join(names).split()) for role, names in _NAMES.items()}
+# Names of items only if there is no id column: with one, they hold the content of the item.
+_CONTENT_NAMES = ("question", "unit", "sample", "object", "category", "prompt")
+_CROWD_KIT_NAMES = {"item": "task", "annotator": "worker"}  # read without a note, like the roles' names
+_OPTIONS = {"gold": "label", "text": "text_column"}  # settings not named after their role
 
-# What people call the text of an item, surest names first, and other columns that describe an item.
+# Usual names of the text of an item, most certain first, and of other columns that describe an item.
 TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
 ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url"})
 
-# What people call remarks of annotators, and times.
-_REMARKS = {
+# Usual names of annotators' remarks, and of times.
+_REMARK_NAMES = {
     "comments", "note", "notes", "remark", "remarks", "feedback", "explanation", "reason", "reasons",
     "rationale", "justification", "time", "date", "timestamp", "datetime", "duration", "seconds", "created",
     "updated", "started", "submitted", "completed", "lead_time", *TEXT_NAMES,
 }  # fmt: skip
 
-_MOST_SHOWN = 12
-_MOST_COMPARED = 200  # names that are looked at for one that was meant
-_LONGEST_SHOWN = 40
+_MAX_NAMES_LISTED = 12
+_MAX_NAMES_COMPARED = 200  # column names searched for a likely typing error
+_MAX_NAME_LENGTH = 40  # characters of a name in a message
 
 
 def find_column(
-    columns: Sequence[str],
-    role: str,
-    given: str | None,
-    where: str,
-    taken: Collection[str] = (),
-    later: Sequence[str] = (),
+    columns: Sequence[str], role: str, name: str | None, source: str, taken: Collection[str] = ()
 ) -> str:
-    """The column of a role: the one given, or the one whose name says so.
-
-    ``later`` are roles that are looked for next: those without a column are named in the same message.
-    """
-    if given is not None:
-        alike = [name for name in columns if name.strip().casefold() == given.strip().casefold()]
-        if given in columns or len(alike) == 1:
-            return given if given in columns else alike[0]
-        hint = did_you_mean(given, columns[:_MOST_COMPARED])
-        raise DataError(f"{where}: there is no column {quoted(given)}; {hint}it has {listed(columns)}")
-    free = [name for name in columns if name not in taken]
-    if role == "item" and sum(_full(name) in ("id", "idx") for name in free) == 1:
-        free = [name for name in free if _full(name) not in _SHOWN]
+    """Return the column of a role: the one called ``name``, or the one not ``taken`` with a usual name."""
+    if name is not None:
+        alike = [column for column in columns if column.strip().casefold() == name.strip().casefold()]
+        if name in columns or len(alike) == 1:
+            return name if name in columns else alike[0]
+        hint = did_you_mean(name, columns[:_MAX_NAMES_COMPARED])
+        raise DataError(f"{source}: there is no column {quoted(name)}; {hint}it has {listed(columns)}")
+    free = [column for column in columns if column not in taken]
+    if role == "item" and sum(_snake_case(column) in ("id", "idx") for column in free) == 1:
+        free = [column for column in free if _snake_case(column) not in _CONTENT_NAMES]
     for names in _NAMES[role]:
-        found = [name for name in free if _is_called(name, names.split(), role)]
-        found = [name for name in found if _full(name).endswith("id")] or found
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise DataError(
-                f"{where}: {' and '.join(map(quoted, found))} could each be the {role} column; "
-                f"choose one with {setting(_OPTIONS.get(role, role))}"
-            )
-    raise _not_found(free, columns, role, where, [other for other in later if not has_column(free, other)])
+        matches = [column for column in free if _is_called(column, names.split(), role)]
+        matches = [column for column in matches if _snake_case(column).endswith("id")] or matches
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            problem = f"{' and '.join(map(quoted, matches))} could each be the {role} column"
+            raise DataError(f"{source}: {problem}; choose one with {setting(_OPTIONS.get(role, role))}")
+    raise _not_found(free, columns, role, source)
 
 
 def only_column_left(columns: Sequence[str], annotator: Any, label: Any) -> str | None:
-    """The column of items where no name tells: the one beside the columns of annotators and of labels.
+    """Return the only column besides those of annotators and labels, as the column of items.
 
-    None where either of these is not known, where several columns are left, or where the only one has the
-    name of something else.
+    None if either of these is unknown, if several columns are left, or if the name of the only one says that
+    it is something else.
     """
-    others = [
-        [given] if given is not None else [name for name in columns if has_column([name], role)]
-        for role, given in (("annotator", annotator), ("label", label))
+    named = [
+        [column] if column is not None else [name for name in columns if has_column([name], role)]
+        for role, column in (("annotator", annotator), ("label", label))
     ]
-    used = [name for names in others for name in names]
-    left = [name for name in columns if name not in used and name.strip()]
-    certain = [len(names) for names in (*others, left)] == [1, 1, 1]
-    taken = any(has_column(left, role) for role in ("annotator", "label", "gold"))
-    return left[0] if certain and not taken else None
+    rest = [name for name in columns if name.strip() and not any(name in names for names in named)]
+    if [len(names) for names in (*named, rest)] != [1, 1, 1]:
+        return None
+    return None if any(has_column(rest, role) for role in ("annotator", "label", "gold")) else rest[0]
 
 
 def other_item_columns(columns: Sequence[str], item: str) -> list[str]:
-    """Where items have a plain ``id``: the columns that may name them as well (question, sample …)."""
-    if _full(item) not in ("id", "idx"):
-        return []
-    return [name for name in columns if _full(name) in _SHOWN]
+    """Return the columns (question, sample …) that may identify items as well as a plain ``id`` does."""
+    is_plain_id = _snake_case(item) in ("id", "idx")
+    return [name for name in columns if is_plain_id and _snake_case(name) in _CONTENT_NAMES]
 
 
-def guess_words(taken: Mapping[str, str], given: Collection[str]) -> str:
-    """What was taken for what; empty where columns are called as their roles are, or task and worker."""
-    own = {role: _full(name).removesuffix("s") in (role, _PLAIN.get(role)) for role, name in taken.items()}
-    guessed = [role for role in taken if role not in given and not own[role]]
-    if not guessed:
+def guess_note(columns: Mapping[str, str], chosen: Collection[str]) -> str:
+    """Return a note on the column guessed for each role; empty if all have unmistakable names.
+
+    ``chosen`` are the roles whose column the user named.
+    """
+    plain = {role: _snake_case(name).removesuffix("s") for role, name in columns.items()}
+    if all(role in chosen or plain[role] in (role, _CROWD_KIT_NAMES.get(role)) for role in columns):
         return ""
-    words = ", ".join(f"{role} from {quoted(name)}" for role, name in taken.items())
-    options = ", ".join(setting(_OPTIONS.get(role, role)) for role in taken)
-    return f"read {words}; where that is wrong, name the column with {options}"
+    read = ", ".join(f"{role} from {quoted(name)}" for role, name in columns.items())
+    options = ", ".join(setting(_OPTIONS.get(role, role)) for role in columns)
+    return f"read {read}; if that is wrong, name the column with {options}"
 
 
-def refuse_several_missing(columns: Sequence[str], given: Any, where: str) -> None:
-    """One message where two or all three columns cannot be found."""
-    roles = [role for role in ("item", "annotator", "label") if getattr(given, role) is None]
+def refuse_several_missing(columns: Sequence[str], options: Any, source: str) -> None:
+    """Raise one error if two or all three of the columns cannot be found."""
+    roles = [role for role in ("item", "annotator", "label") if getattr(options, role) is None]
     missing = [role for role in roles if not has_column(columns, role)]
     if len(missing) > 1:
-        options = ", ".join(map(setting, missing))
-        no_table = "; if it is no table, give one with a row for each label" if len(missing) == 3 else ""
+        settings = ", ".join(map(setting, missing))
+        no_table = "; if it is not a table, give one with one row per label" if len(missing) == 3 else ""
         raise DataError(
-            f"{where}: no {', no '.join(missing[:-1])} and no {missing[-1]} column found; "
-            f"say which they are with {options}{_one_row_an_item()}; it has {listed(columns)}{no_table}"
-        )
-
-
-def refuse_one_for_two(names: Sequence[str], columns: Sequence[str], where: str) -> None:
-    """Item, annotator and label have a column each."""
-    if len(set(names)) < len(names):
-        raise DataError(
-            f"{where}: item, annotator and label must be three columns, got {', '.join(names)}; "
-            f"it has {listed(columns)}"
+            f"{source}: no {', no '.join(missing[:-1])} and no {missing[-1]} column found; "
+            f"name them with {settings}{_other_layouts()}; it has {listed(columns)}{no_table}"
         )
 
 
 def has_column(columns: Sequence[str], role: str) -> bool:
-    """Whether some column's name says that it has this role."""
-    return any(_is_called(name, _known(role), role) for name in columns)
+    """Return True if some column has a usual name of this role."""
+    return any(_is_called(name, _USUAL_NAMES[role], role) for name in columns)
 
 
 def is_id(name: str) -> bool:
-    """Whether a column's name says that it holds ids, of whatever: review_id, "Photo ID"."""
-    return _full(name).split("_")[-1] == "id"
+    """Return True if a column's name says that it holds ids: review_id, "Photo ID"."""
+    return _snake_case(name).split("_")[-1] == "id"
 
 
-def refuse_doubled(columns: Sequence[str], where: str) -> None:
-    """Every column that has a name has it alone."""
-    names = [name.strip() for name in columns if name.strip()]
-    doubled = first_repeat(names)
-    if doubled is not None:
-        raise DataError(f"{where}: the column {quoted(doubled)} occurs twice; rename or remove one")
+def refuse_duplicate_names(columns: Sequence[str], source: str) -> None:
+    """Raise an error if two columns have the same name."""
+    duplicate = first_repeat(name.strip() for name in columns if name.strip())
+    if duplicate is not None:
+        raise DataError(f"{source}: the column {quoted(duplicate)} occurs twice; rename or remove one")
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names as a message lists them: on one line, not too many, none too long."""
-    texts = [" ".join(str(name).split())[:_LONGEST_SHOWN] or "(no name)" for name in names]
-    more = f", … ({len(texts)} in all)" if len(texts) > _MOST_SHOWN else ""
-    return ", ".join(texts[:_MOST_SHOWN]) + more or "none"
+    """Join names for a message: on one line, limited in number and length."""
+    texts = [" ".join(str(name).split())[:_MAX_NAME_LENGTH] or "(no name)" for name in names]
+    more = f", … ({len(texts)} in all)" if len(texts) > _MAX_NAMES_LISTED else ""
+    return ", ".join(texts[:_MAX_NAMES_LISTED]) + more or "none"
 
 
 def first_repeat(names: Iterable[str]) -> str | None:
-    """The first name that occurred before."""
+    """Return the first name that occurred before."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -185,48 +165,40 @@ def first_repeat(names: Iterable[str]) -> str | None:
     return None
 
 
-def _not_found(
-    free: Sequence[str], columns: Sequence[str], role: str, where: str, missing: Sequence[str]
-) -> DataError:
+def _not_found(free: Sequence[str], columns: Sequence[str], role: str, source: str) -> DataError:
+    """Return the error for a role without a column, with the column most likely meant."""
     others = [other for other in ("item", "annotator", "label") if other != role]
-    unknown = [name for name in free if not any(has_column([name], other) for other in others)]
-    some = unknown[:_MOST_COMPARED]
-    likely = [name for name in some if not is_remark(name)]
-    near = next((name for name in likely if nearest(_full(name), _known(role), 0.75)), None)
-    hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
-    long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
-    options, option = ", ".join(map(setting, missing)), setting(_OPTIONS.get(role, role), near)
-    also = f"; nor is there a column of {' or '.join(f'{other}s' for other in missing)} ({options})"
+    candidates = [name for name in free if not any(has_column([name], other) for other in others)]
+    likely = [name for name in candidates[:_MAX_NAMES_COMPARED] if not is_remark(name)]
+    near = next((name for name in likely if nearest(_snake_case(name), _USUAL_NAMES[role], 0.75)), None)
+    hint = f"did you mean {quoted(near)}? Name" if near is not None else "name"
+    is_long = len(candidates) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
     return DataError(
-        f"{where}: no {role} column found; {hint}ay which it is with {option}"
-        f"{'' if long else _one_row_an_item()}{also if missing else ''}; it has {listed(columns)}"
+        f"{source}: no {role} column found; {hint} it with {setting(_OPTIONS.get(role, role), near)}"
+        f"{'' if is_long else _other_layouts()}; it has {listed(columns)}"
     )
 
 
-def _one_row_an_item() -> str:
+def _other_layouts() -> str:
     wide, counts = setting("layout", "wide"), setting("layout", "counts")
-    return f", or {wide} where each annotator has a column, {counts} where each class has"
+    return f", or use {wide} if each annotator has a column, {counts} if each class has one"
 
 
 def is_remark(name: str) -> bool:
-    """Whether a column's name says that it holds texts, remarks or times: Notes, created_at, lead-time."""
+    """Return True if a column's name says that it holds texts, remarks or times: Notes, created_at."""
     plain = re.sub(r"[^a-z]+", "_", name.casefold()).strip("_")
-    return plain in _REMARKS or plain.removesuffix("_at") in _REMARKS
-
-
-@cache
-def _known(role: str) -> frozenset[str]:
-    return frozenset(" ".join(_NAMES[role]).split())
+    return plain in _REMARK_NAMES or plain.removesuffix("_at") in _REMARK_NAMES
 
 
 def _is_called(name: str, words: Collection[str], role: str) -> bool:
-    full = _full(name)
+    """Return True if a column has one of these names, for items and annotators also as plural or id."""
+    full = _snake_case(name)
     if role not in ("item", "annotator"):
         return full in words
     return any(form in words for form in (full, full.removesuffix("s"), re.sub(r"_?ids?$", "", full)))
 
 
-def _full(name: str) -> str:
-    """A column's name in lower case with underscores: "workerId" and "Worker ID" are worker_id."""
+def _snake_case(name: str) -> str:
+    """Return a column's name in lower case with underscores: "workerId" and "Worker ID" are worker_id."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
     return re.sub(r"[^0-9a-z]+", "_", words.casefold()).strip("_")

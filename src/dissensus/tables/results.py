@@ -1,7 +1,17 @@
-"""Directories that dissensus writes: whole or not at all, and never over somebody else's.
+"""Result directories, their CSV and JSON files, and the columns of refined labels.
 
-Each holds a ``summary.json`` that says who made it, from what and how, with a digest of every file beside it;
-a directory without one is not ours, and one whose files are not those of its summary is refused.
+Each directory has a ``summary.json`` with what was run, on which data, and a digest of every other file. A
+directory without one is not overwritten, and one whose files do not match their digests is not read. Files
+and directories are written atomically.
+
+Refined labels (``labels.csv``, ``to_frame``) have one row per item with the columns ``item``, ``label``,
+``p_<class>`` for every class, ``entropy`` (nats) and ``n_labels``. A model with intervals adds, before the
+entropy, ``low_<class>`` and ``high_<class>``, a credible interval of the class's share; ``p_top``, the
+probability that the label is the population's most common answer (left out if a class is called "top"); and
+``effective_labels``, the number of labels drawn from the whole population that would tell as much about the
+item. Ordered scales add, at the end, ``mean`` (of the classes' numbers, or of their positions from 1),
+``lower_quartile``, ``median`` and ``upper_quartile``. Numeric ratings have ``item``, ``estimate``, ``low``,
+``high`` and ``n_labels``.
 """
 
 from __future__ import annotations
@@ -12,7 +22,7 @@ import math
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,44 +31,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
-from dissensus.errors import DataError, setting
-from dissensus.tables.atomic import atomic_directory, atomic_path, is_left_over, restore
+from dissensus.errors import DataError, setting, setting_variable
+from dissensus.metrics import entropy_rows
+from dissensus.numerics import Array
+from dissensus.tables.atomic import atomic_directory, atomic_path, is_temporary_name, restore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissensus.labels.annotations import Annotations
 
+LABELS_FILE = "labels.csv"  # in the directory of a run
+ITEM, LABEL, ENTROPY, N_LABELS = "item", "label", "entropy", "n_labels"
+PROBABILITY = "p_"  # prefix of the class name
+P_TOP, EFFECTIVE_LABELS = "p_top", "effective_labels"
+
 SUMMARY = "summary.json"
 SIGNATURE = {"made_by": "dissensus"}
-DIGESTS = "sha256"  # of the files beside the summary
-_PLAIN = frozenset({int, str, bool, type(None)})  # types that JSON has as they are
-DIGITS = 6  # of the numbers in CSV files
-_FORMULA = r"^([=+\-@\t\r])"  # what a spreadsheet computes, where a cell's text begins with it
+DIGESTS = "sha256"  # key of the summary: digest by file name
+_JSON_TYPES = frozenset({int, str, bool, type(None)})  # need no conversion
+SIGNIFICANT_DIGITS = 6  # of numbers in CSV files
+_FORMULA_START = r"^([=+\-@\t\r])"  # a spreadsheet computes text that begins like this
 _FOR_SPREADSHEETS: ContextVar[bool] = ContextVar("for_spreadsheets", default=False)
 
 
 def check_output(directory: Path, force: bool = False) -> None:
-    """Refuse, before any work is done, a place that holds something else than an earlier result of ours."""
+    """Refuse, before any work is done, a directory that holds something other than an earlier result."""
     restore(directory)
     if directory.exists() and not directory.is_dir():
         raise DataError(f"{directory}: is a file; name a directory to write into")
-    if force or not directory.exists() or is_ours(directory):
+    if force or not directory.exists() or is_result_directory(directory):
         return
-    if not all(is_left_over(file.name) for file in directory.iterdir()):
-        raise DataError(
-            f"{directory}: exists and was not written by dissensus; choose another place, or give "
-            f"{setting('force', True)}"
-        )
+    if not all(is_temporary_name(file.name) for file in directory.iterdir()):
+        remedy = f"choose another directory, or use {setting('force', True)}"
+        raise DataError(f"{directory}: exists and was not written by dissensus; {remedy}")
 
 
-def is_ours(directory: Path) -> bool:
-    """True if the directory holds a summary that dissensus wrote."""
+def is_result_directory(directory: Path) -> bool:
+    """Return True if the directory has a summary that dissensus wrote."""
     return bool(_summary(directory))
 
 
 def _summary(directory: Path) -> dict[str, Any]:
-    """Read the summary that dissensus wrote into a directory; empty where there is none."""
+    """Read the summary of a result directory; empty if there is none."""
     restore(directory)
     try:
         content = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
@@ -69,39 +84,38 @@ def _summary(directory: Path) -> dict[str, Any]:
 
 @contextmanager
 def output_directory(directory: Path, force: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder that takes the directory's name when the block ends well.
+    """Yield a temporary folder that becomes ``directory`` when the block succeeds.
 
-    Files of an earlier result that the new one does not have (its summary lists them) are removed.
+    Files of an earlier result that the new one does not have are removed.
     """
     check_output(directory, force)
-    listed = _summary(directory).get("files", [])
-    earlier = {name for name in _files(directory) if name in listed}
+    earlier = set(_files(directory)).intersection(_summary(directory).get("files", []))
     with atomic_directory(directory, lambda folder: earlier.difference(_files(folder))) as folder:
         yield folder
 
 
 def _files(directory: Path) -> list[str]:
-    """Every file in the directory and below, by its path from there."""
+    """Return the relative paths of all files in a directory and below."""
     return sorted(file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file())
 
 
 @contextmanager
-def claimed(directory: Path, content: Mapping[str, Any], force: bool = False) -> Iterator[None]:
-    """Make the directory ours before a long job that keeps its progress there.
+def claimed_directory(directory: Path, content: Mapping[str, Any], force: bool = False) -> Iterator[None]:
+    """Write an unfinished summary into the directory of a long job that saves its progress there.
 
-    Where the job fails before it has kept anything, the directory is left as it was found.
+    If the job fails before it has saved anything, the directory is left as it was.
     """
     check_output(directory, force)
-    existed, fresh = directory.exists(), not is_ours(directory)
+    existed, is_new = directory.exists(), not is_result_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    if fresh:
+    if is_new:
         before = set(directory.iterdir())
         with atomic_path(directory / SUMMARY) as temporary:
             write_json(SIGNATURE | {"state": "unfinished", **content, "files": [SUMMARY]}, temporary)
     try:
         yield
     except BaseException:
-        if fresh and set(directory.iterdir()) == before | {directory / SUMMARY}:
+        if is_new and set(directory.iterdir()) == before | {directory / SUMMARY}:
             (directory / SUMMARY).unlink()
             if not existed:
                 directory.rmdir()
@@ -109,164 +123,207 @@ def claimed(directory: Path, content: Mapping[str, Any], force: bool = False) ->
 
 
 def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Write ``summary.json`` beside the files already in the folder, and give back what it says."""
-    digests = {name: digest_of(folder / name) for name in _files(folder) if name != SUMMARY}
-    known = {"files": sorted({*digests, SUMMARY}), DIGESTS: digests, "versions": versions()}
-    whole: dict[str, Any] = finite(SIGNATURE | dict(content) | known)
-    write_json(whole, folder / SUMMARY)
-    return whole
+    """Write ``summary.json`` about the files in the folder, and return its content."""
+    digests = {name: file_digest(folder / name) for name in _files(folder) if name != SUMMARY}
+    facts = {"files": sorted({*digests, SUMMARY}), DIGESTS: digests, "versions": versions()}
+    summary: dict[str, Any] = json_safe(SIGNATURE | dict(content) | facts)
+    write_json(summary, folder / SUMMARY)
+    return summary
 
 
-def digest_of(file: Path) -> str:
-    """SHA-256 of a file."""
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """Read a result's summary, once each file beside it is the one that the summary describes."""
-    known = _summary(directory)
-    if not known:
-        raise DataError(
-            f"{directory}: is no directory that dissensus wrote; name one, or a *.safetensors file"
-        )
-    digests = known.get(DIGESTS)
-    if known.get("state") == "unfinished" or not isinstance(digests, dict):
+    """Read the summary of a result, after checking that every file has the digest recorded in it."""
+    summary = _summary(directory)
+    if not summary:
+        remedy = "name one, or a *.safetensors file"
+        raise DataError(f"{directory}: is not a directory that dissensus wrote; {remedy}")
+    digests = summary.get(DIGESTS)
+    if summary.get("state") == "unfinished" or not isinstance(digests, dict):
         raise DataError(f"{directory}: holds no finished result; run the command that made it again")
     for name, digest in digests.items():
         file = directory / name
-        if not (file.is_file() and digest_of(file) == digest):
-            raise DataError(
-                f"{directory}: {name} is {'not the file' if file.exists() else 'missing, a file'} that "
-                f"{SUMMARY} was written with; run the command that made it again"
-            )
-    return known
+        if not (file.is_file() and file_digest(file) == digest):
+            problem = f"{name} {'was changed' if file.exists() else 'is missing'} since {SUMMARY} was written"
+            raise DataError(f"{directory}: {problem}; run the command that made it again")
+    return summary
 
 
 @contextmanager
-def changed_file(directory: Path, name: str) -> Iterator[Path]:
-    """Yield where to write another version of a result's file; the summary that knows it changes with it."""
-    known = read_summary(directory)
+def replacing_file(directory: Path, name: str) -> Iterator[Path]:
+    """Yield the path for a new version of a result's file; the summary is updated with it."""
+    summary = read_summary(directory)
     with atomic_directory(directory) as folder:
         yield folder / name
-        digests = known[DIGESTS] | {name: digest_of(folder / name)}
-        write_json(known | {"files": sorted({*digests, SUMMARY}), DIGESTS: digests}, folder / SUMMARY)
+        digests = summary[DIGESTS] | {name: file_digest(folder / name)}
+        write_json(summary | {"files": sorted({*digests, SUMMARY}), DIGESTS: digests}, folder / SUMMARY)
 
 
 def versions() -> dict[str, str]:
-    """Versions of the libraries that numbers depend on."""
+    """Return the versions of the packages that affect numerical results."""
     import pyarrow as pa
     import scipy
 
-    libraries = {module.__name__: module.__version__ for module in (np, scipy, pa)}
-    return {"dissensus": __version__, "python": platform.python_version()} | libraries
+    packages = {module.__name__: module.__version__ for module in (np, scipy, pa)}
+    return {"dissensus": __version__, "python": platform.python_version()} | packages
 
 
 def label_table(annotations: Annotations, with_items: bool = False) -> pa.Table:
-    """The labels as ``dissensus import`` writes them: a row for each, or for each item with counts.
+    """Return the labels as ``dissensus import`` writes them: one row per label, or per item with counts.
 
-    ``with_items`` repeats what is known of an item in each of its rows, where reading finds it again.
+    ``with_items`` repeats the columns of the item table in each row, from where they can be read again.
     """
     import pyarrow as pa
 
-    from dissensus.tables.layouts import COUNT
+    from dissensus.tables.layouts import COUNT_PREFIX
 
     rows = annotations.item
     if annotations.anonymous:
-        counts = {f"{COUNT}{name}": annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
+        names = [f"{COUNT_PREFIX}{name}" for name in annotations.classes]
+        counts = dict(zip(names, annotations.counts.T, strict=True))
         table = pa.table({"item": annotations.item_vocabulary.arrow} | counts)
         rows = np.arange(annotations.n_items, dtype=np.int32)
     else:
-        names = ("item", "annotator", "label")
+        names = ["item", "annotator", "label"]
         roles = zip(names, annotations.vocabularies, annotations.columns, strict=True)
         table = pa.table({name: ids.arrow.take(pa.array(codes)) for name, ids, codes in roles})
     if annotations.label_type != "pairwise":
-        known = annotations.item_table if with_items and annotations.item_table is not None else pa.table({})
-        for name in known.column_names[1:]:
-            if name not in table.column_names and not pa.types.is_nested(known[name].type):
-                table = table.append_column(name, known[name].take(pa.array(rows)))
+        items = annotations.item_table if with_items and annotations.item_table is not None else pa.table({})
+        for name in items.column_names[1:]:
+            if name not in table.column_names and not pa.types.is_nested(items[name].type):
+                table = table.append_column(name, items[name].take(pa.array(rows)))
         return table
     left, right = (annotations.item_column(side)[annotations.item] for side in ("left", "right"))
     pairs = zip(table["item"].to_pylist(), left, right, strict=True)
-    asked = [item.removesuffix(f"{a} | {b}").removesuffix(": ") or None for item, a, b in pairs]
-    columns = {"question": pa.array(asked, pa.string())} if any(asked) else {}
+    questions = [item.removesuffix(f"{a} | {b}").removesuffix(": ") or None for item, a, b in pairs]
+    columns = {"question": pa.array(questions, pa.string())} if any(questions) else {}
     columns |= {"left": pa.array(left), "right": pa.array(right)}
     return pa.table(columns | {"annotator": table["annotator"], "winner": table["label"]})
 
 
+# ---- columns of refined labels ------------------------------------------------------------------------
+
+
+def label_columns(
+    items: Any, labels: Any, classes: Iterable[Any], shares: Array, n_labels: Any, intervals: Any = None
+) -> dict[str, Any]:
+    """Return the columns by name, in their order; ``shares`` (items, classes).
+
+    ``intervals`` has the arrays ``low`` and ``high`` (items, classes), the bounds of the shares, and
+    ``p_top`` and ``effective_labels`` (items,).
+    """
+    columns = {ITEM: items, LABEL: labels}
+    columns |= {f"{PROBABILITY}{name}": shares[:, p] for p, name in enumerate(classes)}
+    if intervals is not None:
+        columns |= {f"low_{name}": intervals.low[:, p] for p, name in enumerate(classes)}
+        columns |= {f"high_{name}": intervals.high[:, p] for p, name in enumerate(classes)}
+        columns.setdefault(P_TOP, intervals.p_top)  # a class called "top" has this column already
+        columns[EFFECTIVE_LABELS] = intervals.effective_labels
+    return columns | {ENTROPY: entropy_rows(shares), N_LABELS: n_labels}
+
+
+def scale_columns(classes: Any, values: Array, shares: Array) -> dict[str, Any]:
+    """Return the columns of an ordered scale: mean (of ``values``), quartiles and median."""
+    cumulative = np.cumsum(shares, axis=1)
+
+    def quantile(level: float) -> Any:
+        # the first class whose cumulative share reaches the level
+        return classes[np.minimum((cumulative < level - 1e-12).sum(axis=1), len(classes) - 1)]
+
+    quartiles = {"lower_quartile": quantile(0.25), "median": quantile(0.5), "upper_quartile": quantile(0.75)}
+    return {"mean": shares @ values, **quartiles}
+
+
+def rating_columns(items: Any, estimates: Array, half_widths: Array, n_labels: Any) -> dict[str, Any]:
+    """Return the columns of numeric ratings: the population's mean rating of each item, with an interval."""
+    bounds = {"low": estimates - half_widths, "high": estimates + half_widths}
+    return {ITEM: items, "estimate": estimates, **bounds, N_LABELS: n_labels}
+
+
+def probability_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Return the columns of probabilities by class."""
+    # With effective_labels, p_top is the probability of the label, unless a class is called "top".
+    has_p_top = EFFECTIVE_LABELS in columns and "low_top" not in columns
+    skipped = {PROBABILITY, P_TOP} if has_p_top else {PROBABILITY}
+    names = [name for name in columns if name.startswith(PROBABILITY) and name not in skipped]
+    return {name.removeprefix(PROBABILITY): name for name in names}
+
+
+# ---- CSV and JSON files -------------------------------------------------------------------------------
+
+
 def write_csv(frame: Any, path: Path) -> None:
-    """A data frame of any kind as CSV, numbers with six significant digits, NaN as an empty cell."""
+    """Write a data frame of any kind as CSV, numbers with six significant digits, NaN as an empty cell."""
     import narwhals as nw
 
-    write_pieces([nw.from_native(frame, eager_only=True).to_arrow()], path)
+    write_csv_chunks([nw.from_native(frame, eager_only=True).to_arrow()], path)
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write rows by the names of their columns as CSV; a cell that a row lacks is empty."""
+    """Write rows, as dictionaries by column, as CSV; a missing key is an empty cell."""
     from dissensus.labels.vocabulary import arrow_table
 
     names = dict.fromkeys(name for row in rows for name in row)
-    write_pieces([arrow_table({name: [row.get(name) for row in rows] for name in names})], path)
+    write_csv_chunks([arrow_table({name: [row.get(name) for row in rows] for name in names})], path)
 
 
-def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
-    """Write Arrow tables with one schema as one CSV file, with one of them in memory at a time."""
+def write_csv_chunks(chunks: Iterable[pa.Table], path: Path) -> None:
+    """Write Arrow tables of one schema to one CSV file, with one of them in memory at a time."""
     import pyarrow.csv as pa_csv
 
     with atomic_path(path) as temporary, ExitStack() as stack:
         writer, options = None, pa_csv.WriteOptions(quoting_style="needed")
-        for piece in pieces:
-            table = without_formulas(_rounded(piece))
+        for chunk in chunks:
+            table = without_formulas(_rounded(chunk))
             if writer is None:
-                writer = stack.enter_context(
-                    pa_csv.CSVWriter(str(temporary), table.schema, write_options=options)
-                )
+                writer = pa_csv.CSVWriter(str(temporary), table.schema, write_options=options)
+                stack.enter_context(writer)
             writer.write_table(table)
 
 
-@contextmanager
-def for_spreadsheets(wanted: bool = True) -> Iterator[None]:
-    """CSV files written inside the block hold no text that a spreadsheet takes for a formula."""
-    token = _FOR_SPREADSHEETS.set(wanted)
-    try:
-        yield
-    finally:
-        _FOR_SPREADSHEETS.reset(token)
+def for_spreadsheets(enabled: bool = True) -> AbstractContextManager[Any]:
+    """Escape, in CSV files written in the block, text that a spreadsheet would compute as a formula."""
+    return setting_variable(_FOR_SPREADSHEETS, enabled)
 
 
 def without_formulas(table: pa.Table) -> pa.Table:
-    """The table for a CSV file: texts and names that begin a formula get a quote, if that is asked for."""
+    """Put a quote before texts and column names that begin a formula, inside :func:`for_spreadsheets`."""
     if not _FOR_SPREADSHEETS.get():
         return table
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            column = pc.replace_substring_regex(table.column(place), _FORMULA, r"'\1")
-            table = table.set_column(place, field.name, column)
-    return table.rename_columns([re.sub(_FORMULA, r"'\1", name) for name in table.column_names])
+            column = pc.replace_substring_regex(table.column(index), _FORMULA_START, r"'\1")
+            table = table.set_column(index, field.name, column)
+    return table.rename_columns([re.sub(_FORMULA_START, r"'\1", name) for name in table.column_names])
 
 
 def _rounded(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    from dissensus.labels.vocabulary import column, numbers
+    from dissensus.labels.vocabulary import arrow_numbers, numpy_numbers
 
     columns = list(table.columns)
-    for place, values in enumerate(columns):
+    for index, values in enumerate(columns):
         if pa.types.is_floating(values.type):  # NaN for null, and null for NaN
-            plain = values.to_numpy() if values.null_count else numbers(values.combine_chunks())
-            rounded = significant(np.asarray(plain))
-            columns[place] = column(rounded, ~np.isnan(rounded))
-    # All at once: to exchange one column after the other is slow where there are thousands.
+            plain = values.to_numpy() if values.null_count else numpy_numbers(values.combine_chunks())
+            rounded = round_significant(np.asarray(plain))
+            columns[index] = arrow_numbers(rounded, ~np.isnan(rounded))
+    # All at once: replacing thousands of columns one by one is slow.
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
-def significant(values: NDArray[np.float64], digits: int = DIGITS) -> NDArray[np.float64]:
-    """The numbers to so many significant digits."""
+def round_significant(values: NDArray[np.float64], digits: int = SIGNIFICANT_DIGITS) -> NDArray[np.float64]:
+    """Round to ``digits`` significant digits."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # 10^(digits − 1 − ⌊log₁₀|x|⌋) puts the last digit worth keeping before the point
+        # x · 10^(digits − 1 − ⌊log₁₀|x|⌋) has its last significant digit before the decimal point
         scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
         rounded = np.round(values * scale) / scale
     # Adding 0 turns −0 into 0.
@@ -274,19 +331,19 @@ def significant(values: NDArray[np.float64], digits: int = DIGITS) -> NDArray[np
 
 
 def write_json(value: Any, path: Path) -> None:
-    """Plain values as JSON; numbers that JSON has no word for become null."""
-    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    """Write a value as JSON; infinities and NaN become null."""
+    text = json.dumps(json_safe(value), indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def finite(value: Any) -> Any:
-    """Return a value in JSON's terms: NumPy numbers as plain ones, infinities and NaN as None."""
-    if type(value) in _PLAIN:
+def json_safe(value: Any) -> Any:
+    """Convert NumPy values to plain ones, and infinities and NaN to None, so that JSON can represent them."""
+    if type(value) in _JSON_TYPES:
         return value
     if isinstance(value, np.generic | np.ndarray):
-        return finite(value.tolist())
+        return json_safe(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): finite(inner) for key, inner in value.items()}
-    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {str(key): json_safe(inner) for key, inner in value.items()}
+    return [json_safe(inner) for inner in value] if isinstance(value, list | tuple) else value

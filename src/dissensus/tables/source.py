@@ -1,7 +1,7 @@
-"""The bytes of a file, unzipped, and their text: the one way in for tables and exports.
+"""Bytes and text of a file, decompressed: tables and exports are all read through this module.
 
-A plain file is mapped into memory; what is unzipped stays in memory where it is small, else in a file without
-a name. Every reason why a file cannot be read is one line.
+A plain file is memory-mapped. Decompressed data stay in memory if they are small, and go to an unnamed
+temporary file otherwise. Whatever the reason, a file that cannot be read is reported in one line.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import socket
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
 import pyarrow as pa
 
-from dissensus.errors import DataError, bad_parameter, nearest, setting, system_words
+from dissensus.errors import DataError, bad_parameter, nearest, setting, setting_variable, system_words
 from dissensus.params import physical_memory, size_words
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -31,140 +31,133 @@ _ZIP_MAGIC = b"PK\x03\x04"
 PARQUET_MAGIC = b"PAR1"
 BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-_FIRST_BLOCK = 4096  # bytes that are looked at
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_BYTES_CHECKED = 4096  # at the start of a file, to see that it is text
+_BYTES_PROBED = 1 << 22  # at the start of a file, to recognise its format
+_MAX_IN_MEMORY = 1 << 26  # bytes decompressed into memory; more go to a temporary file
+_FORGET_AFTER = 1 << 24  # bytes read from a mapped file before their memory is released
 
-
-_FIRST_BYTES = 1 << 22  # of a file that is looked at to tell what it is
-_IN_MEMORY = 1 << 26  # bytes that are unzipped into memory; more go to a file
-_PIECE = 1 << 24  # bytes read of a mapped file before their memory is given back
+# A compressed file of a kilobyte may hold a gigabyte, so the decompressed size is limited.
+_UNZIPPED_PER_MEMORY = 8  # times the memory allowed: ids repeat, and become integers
+_MEMORY_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
 
 Raw = bytes | mmap.mmap
-
-# A kilobyte may unzip to a megabyte, and that to a gigabyte: so many bytes and no more come out of a file.
-_MOST_TIMES = 8  # times the memory that may be used: ids become codes, and repeat
-_MOST_UNZIPPED: ContextVar[int | None] = ContextVar("most_unzipped", default=None)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file's name as the user wrote it, its suffix without ``.gz``, and its bytes without compression."""
+    """Name of a file as the user wrote it, its suffix without ``.gz``, and its decompressed bytes."""
 
     name: str
     suffix: str
     raw: Raw
 
-    @property
-    def data(self) -> pa.Buffer:
-        """The bytes as Arrow sees them, without a copy."""
-        return pa.py_buffer(self.raw)
-
     def forget(self) -> None:
-        """Give the memory of pages that were read back to the system: a mapped file has them still."""
+        """Release the memory of the pages read so far; a mapped file can be read again."""
         if isinstance(self.raw, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.raw.madvise(mmap.MADV_DONTNEED)
 
     @property
     def start(self) -> bytes:
         """The first bytes that are not white space, without a byte-order mark."""
-        return self.raw[:_FIRST_BLOCK].removeprefix(BOM).lstrip()[:64]
+        return self.raw[:_BYTES_CHECKED].removeprefix(BOM).lstrip()[:64]
 
     @contextmanager
     def text(self, errors: str = "strict") -> Iterator[TextIO]:
-        """The text, without a byte-order mark; what is not UTF-8 is an error with its line."""
-        with io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", errors, newline="") as text:
+        """Open the text without a byte-order mark; raise an error with the line if it is not UTF-8."""
+        reader = io.BufferedReader(_SourceReader(self))
+        with io.TextIOWrapper(reader, "utf-8-sig", errors, newline="") as text:
             try:
                 yield text
             except UnicodeDecodeError:
-                raise encoding_error(self) or DataError(f"{self.name}: is not UTF-8; save it so") from None
+                raise encoding_error(self) or DataError(f"{self.name}: not UTF-8; save it as UTF-8") from None
 
 
-class _Reader(io.RawIOBase):
-    """A source's bytes in order; the memory of what has been read is given back now and then."""
+class _SourceReader(io.RawIOBase):
+    """Sequential reader of a source that releases memory it no longer needs."""
 
     def __init__(self, source: Source) -> None:
-        self._source, self._at, self._kept = source, 0, 0
+        self._source, self._position, self._n_unreleased = source, 0, 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes."""
-        piece = self._source.raw[self._at : self._at + len(buffer)]
-        buffer[: len(piece)] = piece
-        self._at, self._kept = self._at + len(piece), self._kept + len(piece)
-        if self._kept > _PIECE:
+        """Copy the next bytes into ``buffer``, and return their number."""
+        data = self._source.raw[self._position : self._position + len(buffer)]
+        buffer[: len(data)] = data
+        self._position += len(data)
+        self._n_unreleased += len(data)
+        if self._n_unreleased > _FORGET_AFTER:
             self._source.forget()
-            self._kept = 0
-        return len(piece)
+            self._n_unreleased = 0
+        return len(data)
 
 
 def open_source(
     path: str | os.PathLike[str], scratch: Path | None = None, encoding: str | None = None
 ) -> Source:
-    """The bytes behind a path; every reason why there are none is one line.
+    """Open a file.
 
-    With a folder for ``scratch``, a gzipped file is always unzipped onto the disk there. Text in another
-    ``encoding`` than UTF-8 becomes UTF-8 in memory.
+    With a ``scratch`` folder, a gzipped file is always decompressed to disk there. Text in an ``encoding``
+    other than UTF-8 is converted to UTF-8 in memory.
     """
-    name, place = os.fspath(path), Path(path)
-    with explained(name, place):
-        if place.is_dir():
+    name, path = os.fspath(path), Path(path)
+    with _explaining_os_errors(name, path):
+        if path.is_dir():
             raise DataError(f"{name}: is a directory; name the file in it")
-        if place.is_file():
-            with place.open("rb") as file:
+        if path.is_file():
+            with path.open("rb") as file:
                 raw = _mapped(file.fileno())
         else:
-            raw = place.read_bytes()
-    suffixes = [suffix.lower() for suffix in place.suffixes]
-    zipped = bool(suffixes) and suffixes[-1] == ".gz"
-    source = Source(name, ("", *suffixes)[-2 if zipped else -1], raw)
+            raw = path.read_bytes()
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    is_gzipped = bool(suffixes) and suffixes[-1] == ".gz"
+    source = Source(name, ("", *suffixes)[-2 if is_gzipped else -1], raw)
     if raw[:2] == GZIP_MAGIC:
-        source = Source(name, source.suffix, _unzip(name, raw, scratch))
-    elif zipped and len(raw):
-        raise DataError(f"{name}: is called .gz and is not gzipped; rename it or compress it again")
+        source = replace(source, raw=_unzip(name, raw, scratch))
+    elif is_gzipped and len(raw):
+        raise DataError(f"{name}: its name ends in .gz but it is not gzipped; rename or compress it")
     if encoding is not None:
         try:
-            source = Source(name, source.suffix, str(source.raw, encoding).encode())
+            source = replace(source, raw=str(source.raw, encoding).encode())
         except LookupError:
             rule = "one that Python knows, such as 'latin-1'"
             raise bad_parameter("read_annotations", "encoding", rule, encoding) from None
         except UnicodeDecodeError as error:
             line = source.raw[: error.start].count(b"\n") + 1
-            raise DataError(
-                f"{name} line {line}: is not {encoding}; name another {setting('encoding')}"
-            ) from None
-    _refuse_what_is_no_table(source)
+            remedy = f"name another {setting('encoding')}"
+            raise DataError(f"{name} line {line}: not {encoding}; {remedy}") from None
+    _refuse_other_files(source)
     return source
 
 
 def refuse_pipe(file: Path) -> None:
-    """A pipe or a device among the files of a folder may never end; one that is named itself is read."""
+    """Raise an error for a pipe or device in a folder, which may never end (one named itself is read)."""
     if file.exists() and not file.is_file():
-        raise DataError(f"{file}: is a pipe or a device; take it out of the folder, or name the files")
+        raise DataError(f"{file}: is a pipe or a device; remove it from the folder, or name the files")
 
 
 def first_bytes(path: Path) -> Source:
-    """The beginning of a file, for a look at what it is."""
+    """Read the beginning of a file, to recognise its format."""
     with path.open("rb") as file:
-        zipped = file.read(2) == GZIP_MAGIC
-    with gzip.open(path) if zipped else path.open("rb") as raw:
-        return Source(str(path), path.suffix, raw.read(_FIRST_BYTES))
+        is_gzipped = file.read(2) == GZIP_MAGIC
+    with gzip.open(path) if is_gzipped else path.open("rb") as raw:
+        return Source(str(path), path.suffix, raw.read(_BYTES_PROBED))
 
 
 def encoding_error(source: Source) -> DataError | None:
-    """The line with the first byte that is not UTF-8, if there is one."""
+    """Return the error for the first byte that is not UTF-8, or None if there is none."""
     try:
         str(source.raw, "utf-8")
     except UnicodeDecodeError as error:
-        if b"\0" in source.raw[:_FIRST_BLOCK]:
-            return _binary(source)
+        if b"\0" in source.raw[:_BYTES_CHECKED]:
+            return _binary_error(source)
         line = len(_LINE_END.findall(source.raw[: error.start])) + 1
-        byte = source.raw[error.start]
         return DataError(
-            f"{source.name} line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8 or, if it "
-            f"has the labels, name its {setting('encoding')}"
+            f"{source.name} line {line}: byte 0x{source.raw[error.start]:02x} is not UTF-8; save the file as "
+            f"UTF-8 or, if it has the labels, name its {setting('encoding')}"
         )
     return None
 
@@ -177,88 +170,83 @@ def _unzip(name: str, raw: Raw, scratch: Path | None) -> Raw:
     try:
         with gzip.open(pa.BufferReader(pa.py_buffer(raw))) as unzipped:
             stream = cast(BinaryIO, unzipped)
-            return kept(name, stream) if scratch is None else _on_disk(name, b"", stream, scratch)
+            return read_unzipped(name, stream) if scratch is None else _to_disk(name, b"", stream, scratch)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(f"{name}: the gzip file is damaged or cut short; compress it again") from None
 
 
-@contextmanager
-def within_memory(n_bytes: int | None) -> Iterator[None]:
-    """Inside the block files unzip to a few times so many bytes at most; None: as many as the machine has."""
-    token = _MOST_UNZIPPED.set(n_bytes)
-    try:
-        yield
-    finally:
-        _MOST_UNZIPPED.reset(token)
+def within_memory(n_bytes: int | None) -> AbstractContextManager[Any]:
+    """Limit the size of files decompressed in the block to a multiple of ``n_bytes`` (None: all memory)."""
+    return setting_variable(_MEMORY_LIMIT, n_bytes)
 
 
-def _most_unzipped() -> int:
-    return _MOST_TIMES * (_MOST_UNZIPPED.get() or physical_memory())
+def read_unzipped(name: str, stream: BinaryIO) -> Raw:
+    """Read a decompressed stream, into memory if it is small."""
+    first = stream.read(min(_MAX_IN_MEMORY, _max_unzipped() + 1))
+    if len(first) == _MAX_IN_MEMORY:
+        return _to_disk(name, first, stream, None)
+    _check_unzipped_size(name, len(first))
+    return first
 
 
-def kept(name: str, stream: BinaryIO) -> Raw:
-    """All bytes of an unzipped stream, in memory where they are few."""
-    first = stream.read(min(_IN_MEMORY, _most_unzipped() + 1))
-    if len(first) < _IN_MEMORY:
-        _refuse_bomb(name, len(first))
-        return first
-    return _on_disk(name, first, stream, None)
-
-
-def _on_disk(name: str, first: bytes, rest: BinaryIO, folder: Path | None) -> Raw:
-    """The bytes in a file without a name, which is gone as soon as nobody looks at it."""
+def _to_disk(name: str, first: bytes, rest: BinaryIO, folder: Path | None) -> Raw:
+    """Write bytes to an unnamed temporary file, which disappears with its last reader."""
     with tempfile.TemporaryFile(dir=folder) as file:
         size = file.write(first)
-        while piece := rest.read(1 << 20):
-            size += file.write(piece)
-            _refuse_bomb(name, size)
+        while data := rest.read(1 << 20):
+            size += file.write(data)
+            _check_unzipped_size(name, size)
         file.flush()
         return _mapped(file.fileno())
 
 
-def _refuse_bomb(name: str, size: int) -> None:
-    most = _most_unzipped()
-    if size > most:
+def _max_unzipped() -> int:
+    return _UNZIPPED_PER_MEMORY * (_MEMORY_LIMIT.get() or physical_memory())
+
+
+def _check_unzipped_size(name: str, size: int) -> None:
+    if size > _max_unzipped():
         raise DataError(
-            f"{name}: unzips to more than {size_words(most)}, {_MOST_TIMES} times the memory there is for it;"
-            f" unzip it yourself, or allow more with {setting('memory')}"
+            f"{name}: decompresses to more than {size_words(_max_unzipped())}, {_UNZIPPED_PER_MEMORY} times "
+            f"the memory available; decompress it yourself, or allow more with {setting('memory')}"
         )
 
 
-def _refuse_what_is_no_table(source: Source) -> None:
+def _refuse_other_files(source: Source) -> None:
+    """Raise an error for an empty file, an archive, UTF-16 text or another binary file."""
     start = source.raw[:4]
-    if not source.raw[:_FIRST_BLOCK].removeprefix(BOM).strip():
+    if not source.raw[:_BYTES_CHECKED].removeprefix(BOM).strip():
         raise DataError(f"{source.name}: is empty; give a table with a header and one row per label")
     if start.startswith(_ZIP_MAGIC):
         raise DataError(f"{source.name}: is a zip archive or a spreadsheet; save the table as CSV")
-    if start.startswith(_UTF16):
+    if start.startswith(_UTF16_MARKS):
         raise DataError(f"{source.name} line 1: is UTF-16 text; save it as UTF-8")
-    header = _LINE_END.split(source.raw[:_FIRST_BLOCK], maxsplit=1)[0]
+    header = _LINE_END.split(source.raw[:_BYTES_CHECKED], maxsplit=1)[0]
     if b"\0" in header and not start.startswith(PARQUET_MAGIC):
-        raise _binary(source)
+        raise _binary_error(source)
 
 
-def _binary(source: Source) -> DataError:
-    return DataError(f"{source.name}: holds NUL bytes, so it is a binary file, not a table; give a CSV")
+def _binary_error(source: Source) -> DataError:
+    return DataError(f"{source.name}: contains NUL bytes, so it is a binary file, not a table; give a CSV")
 
 
 @contextmanager
-def explained(name: str, place: Path) -> Iterator[None]:
-    """Turn what the system says of a path into one line with the next step."""
+def _explaining_os_errors(name: str, path: Path) -> Iterator[None]:
+    """Report errors of the operating system in one line with the next step."""
     try:
         yield
     except FileNotFoundError:
         try:
-            close = nearest(place.name, [file.name for file in place.parent.iterdir()])
-            hint = "check the name" if close is None else f"did you mean {str(place.parent / close)!r}?"
+            close = nearest(path.name, [file.name for file in path.parent.iterdir()])
+            hint = "check the name" if close is None else f"did you mean {str(path.parent / close)!r}?"
         except OSError:
-            hint = f"there is no folder {str(place.parent)!r} either; check the path"
+            hint = f"there is no folder {str(path.parent)!r} either; check the path"
         raise DataError(f"{name}: no such file; {hint}") from None
     except (OSError, ValueError) as error:
         reason = system_words(error)
-        raise DataError(f"{name}: cannot be read ({reason}); check the name and its rights") from None
+        raise DataError(f"{name}: cannot be read ({reason}); check its name and permissions") from None
 
 
 def not_reached(path: str | Path, remedy: str) -> DataError:
-    """The line for a path that this machine, of several that work together, does not have."""
+    """Return the error for a path that does not exist on the worker's machine."""
     return DataError(f"{path}: not reachable from the worker on {socket.gethostname()}; {remedy}")

@@ -1,9 +1,9 @@
-"""Refined labels on their way out: tables, a Hugging Face dataset, Label Studio predictions, weighted rows.
+"""Writers of refined labels: tables, Hugging Face datasets, Label Studio predictions, weighted rows.
 
-Also items to be labelled next, as tasks for Label Studio, Argilla and Prodigy.
+Also of items to be labelled next, as tasks for Label Studio, Argilla and Prodigy.
 
-Every writer starts from the same table, a row per item: item, label, ``p_<class>`` for every class, entropy,
-n_labels. Files appear whole or not at all.
+Every writer starts from a table of one row per item: item, label, ``p_<class>`` for every class, entropy,
+n_labels. Files are written atomically.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ import pyarrow.parquet as pq
 from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels.vocabulary import arrow_table
 from dissensus.tables.atomic import atomic_directory, atomic_path, atomic_paths
-from dissensus.tables.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
-from dissensus.tables.results import finite, without_formulas
+from dissensus.tables.results import ENTROPY, N_LABELS, json_safe, probability_columns, without_formulas
 
-TABLE_FORMATS = ("csv", "parquet", "jsonl")
-OUTPUT_FORMATS = (*TABLE_FORMATS, "huggingface", "label-studio", "weighted")
-_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_BATCH = 10_000  # rows turned into JSON at a time
+OUTPUT_TABLE_FORMATS = ("csv", "parquet", "jsonl")
+OUTPUT_FORMATS = (*OUTPUT_TABLE_FORMATS, "huggingface", "label-studio", "weighted")
+_OUTPUT_SUFFIXES = {
+    ".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl",
+}  # fmt: skip
+_ROWS_PER_JSON_BATCH = 10_000
 
 
 def write_labels(
@@ -42,24 +43,24 @@ def write_labels(
     to_name: str = "text",
     model_version: str | None = None,
 ) -> Path:
-    """Write refined labels into a file, or a dataset, for another tool.
+    """Write refined labels to a file or a dataset for another tool.
 
     Parameters
     ----------
     labels
         A fitted model, or a frame as ``model.to_frame()`` gives it.
     path
-        The file to write; of a Hugging Face dataset, the folder.
+        The file to write, or the folder of a Hugging Face dataset.
     format
         ``"csv"``, ``"parquet"``, ``"jsonl"``, ``"huggingface"``, ``"label-studio"`` or ``"weighted"`` (rows
-        of item, label and weight, in the table format of the suffix); None takes what the suffix says.
+        of item, label and weight, in the table format of the suffix); None: the format of the suffix.
     items
-        A frame whose columns are written too, such as the text of each item. The ids are in its column
-        ``item``, or in its first.
+        A frame with further columns to write, such as the text of each item. Its ids are in the column
+        ``item``, or in the first one.
     question, to_name
-        Label Studio: the names of the control, and of the object that is labelled.
+        Label Studio: names of the control and of the labelled object.
     model_version
-        Label Studio: who predicts; None takes the name of the model.
+        Label Studio: version of the predictions; None: the name of the model.
     """
     path = Path(path)
     kind = format or _table_format(path)
@@ -67,12 +68,12 @@ def write_labels(
         raise bad_parameter("write_labels", "format", f"one of {', '.join(OUTPUT_FORMATS)}", kind)
     table = _label_table(labels)
     side = None
-    if items is not None:  # its columns without the ids, in the order of the labels; null where it has no row
-        given = _arrow(items)
-        key = "item" if "item" in given.column_names else given.column_names[0]
-        known = given[key].cast(pa.string()).combine_chunks()
-        rows = pc.index_in(table["item"].cast(pa.string()).combine_chunks(), value_set=known)
-        side = given.drop_columns([key]).take(rows)
+    if items is not None:  # its columns without the ids, in the order of the labels; null for missing items
+        items = _arrow(items)
+        key = "item" if "item" in items.column_names else items.column_names[0]
+        ids = items[key].cast(pa.string()).combine_chunks()
+        rows = pc.index_in(table["item"].cast(pa.string()).combine_chunks(), value_set=ids)
+        side = items.drop_columns([key]).take(rows)
     if kind == "huggingface":
         _write_dataset(_with_columns(table, side), path)
     elif kind == "label-studio":
@@ -87,26 +88,24 @@ def write_labels(
 
 
 def write_table(table: pa.Table, path: str | Path, format: str | None = None) -> Path:
-    """Write an Arrow table as CSV, Parquet or JSON lines (text gzipped where the name ends in .gz)."""
+    """Write an Arrow table as CSV, Parquet or JSON lines (CSV and JSON gzipped if the name ends in .gz)."""
     write_tables({Path(path): table}, format)
     return Path(path)
 
 
 def write_tables(tables: Mapping[Path, pa.Table], format: str | None = None) -> None:
-    """The same of several tables by the files they go into: all of them, or none."""
+    """Write several Arrow tables, by path: all of them or none."""
     kinds = [format or _table_format(path) for path in tables]
     for kind in kinds:
-        if kind not in TABLE_FORMATS:
-            raise bad_parameter("write_table", "format", f"one of {', '.join(TABLE_FORMATS)}", kind)
+        if kind not in OUTPUT_TABLE_FORMATS:
+            raise bad_parameter("write_table", "format", f"one of {', '.join(OUTPUT_TABLE_FORMATS)}", kind)
     with atomic_paths(list(tables)) as temporary:
         for kind, table, file in zip(kinds, tables.values(), temporary, strict=True):
             if kind == "parquet":
                 pq.write_table(table, file)
                 continue
-            zipped = file.suffix == ".gz"
-            with (
-                pa.CompressedOutputStream(str(file), "gzip") if zipped else pa.OSFile(str(file), "wb") as sink
-            ):
+            compression = "gzip" if file.suffix == ".gz" else None
+            with pa.output_stream(str(file), compression=compression) as sink:
                 if kind == "csv":
                     options = pa_csv.WriteOptions(quoting_style="needed")
                     pa_csv.write_csv(without_formulas(_without_dictionaries(table)), sink, options)
@@ -116,39 +115,36 @@ def write_tables(tables: Mapping[Path, pa.Table], format: str | None = None) -> 
 
 
 def weighted_rows(labels: Any, items: pa.Table | None = None) -> pa.Table:
-    """One row for every item and class that it may have, the probability as the row's weight.
+    """Return one row per item and class of positive probability, which is the row's weight.
 
-    A learner that takes only hard labels and sample weights fits the distributions on these rows: the
+    A learner that accepts only hard labels and sample weights can fit the distributions on these rows: the
     weighted log-loss of an item's rows is its cross-entropy with the distribution.
     """
     table = _label_table(labels)
     columns = probability_columns(table.column_names)
-    chances = np.column_stack([table[name].to_numpy() for name in columns.values()])
-    item, label = np.nonzero(chances > 0)
-    items_of_rows, labels_of_rows = pa.array(item), pa.array(list(columns)).take(pa.array(label))
-    rows = pa.table({"item": table["item"].take(items_of_rows), "label": labels_of_rows})
-    rows = rows.append_column("weight", [chances[item, label]])
-    return _with_columns(rows, None if items is None else items.take(items_of_rows))
+    probabilities = np.column_stack([table[name].to_numpy() for name in columns.values()])
+    item, label = np.nonzero(probabilities > 0)
+    labels_of_rows, weights = pa.array(list(columns)).take(pa.array(label)), probabilities[item, label]
+    rows = pa.table({"item": table["item"].take(pa.array(item)), "label": labels_of_rows, "weight": weights})
+    return _with_columns(rows, None if items is None else items.take(pa.array(item)))
 
 
-# ---- the table all formats start from -----------------------------------------------------------------
+# ---- the table of refined labels ----------------------------------------------------------------------
 
 
 def _label_table(labels: Any) -> pa.Table:
-    """The labels as an Arrow table, once it is certain that it holds what every writer needs."""
-    if hasattr(labels, "label_distributions_"):
-        table = pa.concat_tables(map(arrow_table, labels.label_pieces()))
-    else:
-        table = _arrow(labels)
-    missing = [name for name in (ITEM, LABEL) if name not in table.column_names]
+    """Return the labels as an Arrow table, after checking that it has the necessary columns."""
+    is_model = hasattr(labels, "label_distributions_")
+    table = pa.concat_tables(map(arrow_table, labels.label_batches())) if is_model else _arrow(labels)
     probabilities = probability_columns(table.column_names).values()
-    if missing or not probabilities:
-        what = f"{missing[0]!r}" if missing else f"{PROBABILITY}<class>"
-        raise DataError(f"the labels to write have no column {what}; give a model or its to_frame()")
+    missing = [repr(name) for name in ("item", "label") if name not in table.column_names]
+    missing += [] if probabilities else ["p_<class>"]
+    if missing:
+        raise DataError(f"the labels to write have no column {missing[0]}; give a model or its to_frame()")
     for name in probabilities:
-        sound = pc.and_(pc.is_finite(table[name]), pc.greater_equal(table[name], 0))
-        if table[name].null_count or not pc.all(sound).as_py():
-            raise DataError(f"column {name!r} holds what is no probability; correct it")
+        is_valid = pc.and_(pc.is_finite(table[name]), pc.greater_equal(table[name], 0))
+        if table[name].null_count or not pc.all(is_valid).as_py():
+            raise DataError(f"column {name!r} has values that are not probabilities; correct them")
     return table
 
 
@@ -175,25 +171,21 @@ def _with_columns(table: pa.Table, side: pa.Table | None) -> pa.Table:
 
 def _table_format(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    if not suffixes or suffixes[-1] not in _SUFFIXES:
-        endings = ", ".join(_SUFFIXES)
-        raise DataError(
-            f"{path}: the name does not tell the format; end it in {endings}, or give {setting('format')}"
-        )
-    return _SUFFIXES[suffixes[-1]]
+    if not suffixes or suffixes[-1] not in _OUTPUT_SUFFIXES:
+        endings = ", ".join(_OUTPUT_SUFFIXES)
+        raise DataError(f"{path}: unknown suffix; use one of {endings}, or use {setting('format')}")
+    return _OUTPUT_SUFFIXES[suffixes[-1]]
 
 
-# ---- one writer a format ------------------------------------------------------------------------------
+# ---- one writer per format -----------------------------------------------------------------------------
 
 
 def _write_dataset(table: pa.Table, path: Path) -> None:
-    """The layout of ``datasets.Dataset.save_to_disk``: an Arrow stream and two JSON files about it."""
+    """Write the files of ``datasets.Dataset.save_to_disk``: an Arrow stream and two JSON files."""
     table = _without_dictionaries(table)
-    names = {pa.float64(): "float64", pa.float32(): "float32"}  # otherwise as Arrow calls them
-    features = {
-        field.name: {"dtype": names.get(field.type, str(field.type)), "_type": "Value"}
-        for field in table.schema
-    }
+    names = {pa.float64(): "float64", pa.float32(): "float32"}  # other names are the same in Arrow
+    types = {field.name: names.get(field.type, str(field.type)) for field in table.schema}
+    features = {name: {"dtype": dtype, "_type": "Value"} for name, dtype in types.items()}
     table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     file = "data-00000-of-00001.arrow"
     with atomic_directory(path) as folder:
@@ -212,22 +204,20 @@ def _write_dataset(table: pa.Table, path: Path) -> None:
 def _write_predictions(
     table: pa.Table, side: pa.Table | None, path: Path, question: str, to_name: str, version: str
 ) -> None:
-    """Tasks that Label Studio imports with the refined label as a pre-annotation."""
+    """Write Label Studio tasks with the refined label as a pre-annotation."""
     if side is None or not side.num_columns:
-        raise DataError(
-            "Label Studio shows a task's text beside its prediction; give the items with their text"
-        )
+        raise DataError("Label Studio shows the text of each task; give the items with their text")
     columns = probability_columns(table.column_names)
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as sink:
         separator = "[\n"
         for row, data in zip(_rows(table), _rows(side), strict=True):
             label = str(row["label"])
             distribution = {name: row[column] for name, column in columns.items()}
-            known = {name: value for name, value in row.items() if name in (ENTROPY, N_LABELS)}
+            details = {name: value for name, value in row.items() if name in (ENTROPY, N_LABELS)}
             shown = {name: value for name, value in data.items() if value is not None}
             task = {
                 "data": {"item": row["item"]} | shown,
-                "meta": {"distribution": distribution} | known,
+                "meta": {"distribution": distribution} | details,
                 "predictions": [_prediction(label, distribution.get(label), question, to_name, version)],
             }
             sink.write(separator + json.dumps(task, ensure_ascii=False, default=str))
@@ -236,27 +226,27 @@ def _write_predictions(
 
 
 def _prediction(label: str, score: Any, question: str, to_name: str, version: str) -> dict[str, Any]:
-    """A label as Label Studio has predictions."""
+    """Return a label in the form of a Label Studio prediction."""
     result = {"from_name": question, "to_name": to_name, "type": "choices", "value": {"choices": [label]}}
     return {"model_version": version, "score": score, "result": [result]}
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches(max_chunksize=_BATCH):
+    for batch in table.to_batches(max_chunksize=_ROWS_PER_JSON_BATCH):
         yield from cast("list[dict[str, Any]]", batch.to_pylist())
 
 
 def _without_dictionaries(table: pa.Table) -> pa.Table:
-    """Categorical columns as the values they stand for."""
-    for place, field in enumerate(table.schema):
+    """Replace categorical columns by their values."""
+    for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(field.type.value_type))
+            table = table.set_column(index, field.name, table.column(index).cast(field.type.value_type))
     return table
 
 
-# ---- items to be labelled next, as the tools import them ----------------------------------------------
-# Every record carries the item's own id (``item``), by which the answers are joined to the labels there are:
-# reading the tool's export with that column as the item's does it.
+# ---- items to be labelled next ------------------------------------------------------------------------
+# Every record has the item's id in ``item``. Reading the tool's export with that column as the item joins the
+# new labels to the old ones.
 
 TOOLS = ("label-studio", "argilla", "prodigy")
 
@@ -270,22 +260,21 @@ def write_tasks(
     question: str = "label",
     version: str = "dissensus",
 ) -> Path:
-    """Write items as tasks: ``rows`` have item, text, action, n_more, reason, label and share.
+    """Write items as tasks of a tool; ``rows`` have item, text, action, n_more, reason, label and share.
 
-    ``question`` is the name of the tool's control; ``version`` names who predicts.
+    ``question`` is the name of the tool's control, ``version`` that of the predictions.
     """
     if tool not in TOOLS:
         raise bad_parameter("write_tasks", "tool", f"one of {', '.join(TOOLS)}", tool)
     if any(row.get("text") is None for row in rows):
-        raise DataError(
-            f"a labelling tool shows the items' text; name the {setting('items')} table that has it"
-        )
-    records = [finite(_task(row, tool, classes, question, version)) for row in rows]
+        remedy = f"name the {setting('items')} table that has it"
+        raise DataError(f"a labelling tool shows the text of the items; {remedy}")
+    records = [json_safe(_task(row, tool, classes, question, version)) for row in rows]
+    if tool == "prodigy":
+        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    else:
+        text = json.dumps(records, ensure_ascii=False, indent=1) + "\n"
     with atomic_path(path) as temporary:
-        if tool == "prodigy":
-            text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        else:
-            text = json.dumps(records, ensure_ascii=False, indent=1) + "\n"
         temporary.write_text(text, encoding="utf-8")
     return Path(path)
 
@@ -293,13 +282,13 @@ def write_tasks(
 def _task(
     row: Mapping[str, Any], tool: str, classes: Sequence[str], question: str, version: str
 ) -> dict[str, Any]:
-    """An item as a tool imports it, the label so far as a prediction or suggestion."""
+    """Return an item as a task, with its current label as a prediction or suggestion."""
     if tool == "label-studio":
         return {
             "data": {name: row[name] for name in ("item", "text", "action", "n_more", "reason")},
             "predictions": [_prediction(row["label"], row["share"], question, "text", version)],
         }
-    if tool == "argilla":  # as ``dataset.records.from_json`` reads it
+    if tool == "argilla":  # the format of ``dataset.records.from_json``
         return {
             "id": row["item"],
             "fields": {"text": row["text"]},
@@ -308,10 +297,7 @@ def _task(
             "responses": {},
             "vectors": {},
         }
-    so_far = f"{row['label']} {row['share']:.0%}"  # Prodigy's choice interface: nothing is chosen beforehand
-    return {
-        "item": row["item"],
-        "text": row["text"],
-        "options": [{"id": name, "text": name} for name in classes],
-        "meta": {"action": row["action"], "reason": row["reason"], "so far": so_far},
-    }
+    so_far = f"{row['label']} {row['share']:.0%}"  # Prodigy's choice interface cannot preselect
+    meta = {"action": row["action"], "reason": row["reason"], "so far": so_far}
+    options = [{"id": name, "text": name} for name in classes]
+    return {"item": row["item"], "text": row["text"], "options": options, "meta": meta}

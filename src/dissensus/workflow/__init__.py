@@ -1,1 +1,1 @@
-"""One whole job: choose and fit a model (refine.py), write what it found and read it back (runs.py)."""
+"""The whole job: choose and fit a model (refine.py), write and read runs (runs.py), score estimates."""

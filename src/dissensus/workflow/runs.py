@@ -1,59 +1,53 @@
-"""What a fit found, written into a directory; a finished run read back, and continued with more labels.
+"""Runs: directories that hold a fitted model and its results.
 
 ::
 
     labels.csv          item, label, p_<class> for every class, entropy, n_labels
-    annotators.csv      annotator, n_labels, agreement with the others, and what the model knows of them
+    annotators.csv      annotator, n_labels, agreement with the others, and the model's findings on each
     model.safetensors   the fitted model; dissensus.load reads it
-    draws.safetensors   of a sampled model: draws, the chains' last states and the labels, to go on from
-    report.html         one self-contained page to look at, unless it is not wanted
+    draws.safetensors   of a sampled model: draws, the chains' last states and the labels, to resume from
+    report.html         a self-contained HTML report (optional)
     summary.json        settings, seed, versions, data, held-out scores, timings, the command
 
-A finished search has its table beside them (cells.csv, best first) and the record from which the same command
-goes on after a kill (search.jsonl); a measured recovery has recovery.csv and summary.json. A directory
-appears whole or not at all, and replaces nothing but an earlier result.
+A finished search adds its table (cells.csv, best first) and the record from which the same command resumes
+after an interruption (search.jsonl); a recovery has recovery.csv and summary.json. A directory is written
+completely or not at all, and replaces only earlier results.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.annotators.pseudonyms import pseudonymous
-from dissensus.annotators.verdicts import ANNOTATORS, read_verdicts
+from dissensus.annotators.pseudonyms import is_pseudonymous
+from dissensus.annotators.verdicts import ANNOTATORS_FILE, annotator_verdicts, bias_columns, read_verdicts
 from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
+from dissensus.labels import provided
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
-from dissensus.labels.rows import joined
-from dissensus.labels.sources import provided
+from dissensus.labels.rows import join_labels
 from dissensus.labels.vocabulary import arrow_table
 from dissensus.models import RUN_SETTINGS, build_model, name_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
-from dissensus.models.scoring import in_classes
+from dissensus.models.scoring import recode_classes
 from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.progress import shown
+from dissensus.tables import results
 from dissensus.tables.atomic import restore
-from dissensus.tables.labels_file import LABELS_FILE
 from dissensus.tables.layouts import with_side_tables
-from dissensus.tables.results import (
-    check_output,
-    is_ours,
-    output_directory,
-    read_summary,
-    write_pieces,
-    write_rows,
-    write_summary,
-)
+from dissensus.workflow.refine import REPRESENT_REASON, SHARE_FITTED, Refinement, fit, fit_shown, timed
+from dissensus.workflow.run_labels import ROWS_FILE, save_labels
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,12 +56,11 @@ if TYPE_CHECKING:
     from dissensus.evaluate.recovery import Recovery
     from dissensus.evaluate.select import Selection
 
-from dissensus.workflow.refine import BY_REPRESENT, FITTED, TEST_SIZE, Refinement, fit, fit_told, timed
-from dissensus.workflow.run_labels import ROWS, save_labels
+MODEL_FILE, REPORT, CELLS = "model.safetensors", "report.html", "cells.csv"
+MODEL_SUFFIX = ".safetensors"
+REPORT_BYTES_PER_LABEL = 100  # approximate memory for making the report
 
-LABELS, MODEL, REPORT = LABELS_FILE, "model.safetensors", "report.html"
-CELLS, MODEL_SUFFIX = "cells.csv", ".safetensors"
-PAGE_BYTES = 100  # a label, about, to make the page
+Page = Mapping[str, Any] | None  # settings of write_report (may be empty); None for no report
 
 
 # ---- writing ------------------------------------------------------------------------------------------
@@ -77,92 +70,76 @@ def write_run(
     run: Refinement,
     directory: Path,
     *,
-    command: str = "",
-    source: str = "",
-    reading: Mapping[str, Any] | None = None,
     force: bool = False,
-    page: Mapping[str, Any] | None = None,
-    more: Mapping[str, Any] | None = None,
-    cells: Sequence[Mapping[str, Any]] = (),
+    page: Page = None,
+    cells: Any = (),
+    **origin: Any,
 ) -> dict[str, Any]:
-    """Write the run's files, all or none, and give back its summary.
+    """Write the files of a run, all or nothing, and return its summary.
 
-    ``reading`` is how the labels were read, for those that join later. ``page`` are settings of
-    :func:`dissensus.write_report` (an empty mapping does); None: no page. ``more`` joins the summary;
-    ``cells`` are the table of a search.
+    ``cells`` are the rows of a search. ``origin`` is added to the summary: the ``command``, the ``source`` of
+    the labels, and in ``reading`` the settings that they were read with, for later updates.
     """
-    seconds, found, missing, steps = dict(run.seconds), None, None, list[str]()
-    with output_directory(directory, force) as folder, shown() as tell:
+    origin = {"command": "", "source": "", "reading": {}} | origin
+    seconds, verdicts, missing, steps = dict(run.seconds), None, None, list[str]()
+    with results.output_directory(directory, force) as folder, shown() as progress:
         if cells:
-            write_rows(cells, folder / CELLS)
-        tell("writing labels, annotators and the model", FITTED)
+            results.write_rows(cells, folder / CELLS)
+        progress("writing labels, annotators and the model", SHARE_FITTED)
         with timed("write", seconds):
             described = describe(run.annotations)
-            if isinstance(run.model, HPGM) and not run.annotations.anonymous:  # its draws know the annotators
-                from dissensus.annotators.verdicts import annotator_verdicts
-
-                tell("judging annotators", FITTED)
-                found = annotator_verdicts(run.annotations, run.model)
-                tell("writing labels, annotators and the model", FITTED)
-            write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
+            if isinstance(run.model, HPGM) and not run.annotations.anonymous:
+                progress("judging annotators", SHARE_FITTED)
+                verdicts = annotator_verdicts(run.annotations, run.model)
+                progress("writing labels, annotators and the model", SHARE_FITTED)
+            results.write_csv_chunks(
+                map(arrow_table, run.model.label_batches()), folder / results.LABELS_FILE
+            )
             if not run.annotations.anonymous:
-                write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
-            run.model.save_apart(folder / MODEL)
+                results.write_csv_chunks([annotator_table(run, verdicts)], folder / ANNOTATORS_FILE)
+            run.model.save_draws_apart(folder / MODEL_FILE)
             save_labels(run.annotations, folder)
         if page is not None:
             with timed("report", seconds):
-                known = {"verdicts": found, "description": described, "held_out": run.held_out}
-                settings = {"command": command, "progress": tell, "run": str(directory), **known, **page}
-                steps, missing = _write_page(run, folder / REPORT, settings)
-        notice = {"command": command, "source": source, "reading": dict(reading or {}), **(more or {})}
-        views = None if found is None else found.in_words()
-        later = {"views": views, "next_steps": steps, "seconds": seconds, "report_missing": missing}
-        return write_summary(folder, summary(run, described) | notice | later)
+                evidence = {"verdicts": verdicts, "description": described, "held_out": run.held_out}
+                settings = {"command": origin["command"], "progress": progress, "run": str(directory)}
+                steps, missing = _write_page(run, folder / REPORT, settings | evidence | dict(page))
+        views = None if verdicts is None else verdicts.in_words()
+        findings = {"views": views, "next_steps": steps, "seconds": seconds, "report_missing": missing}
+        return results.write_summary(folder, summary(run, described) | origin | findings)
 
 
 def write_selection(
-    selection: Selection,
-    annotations: Annotations,
-    directory: Path,
-    *,
-    command: str,
-    source: str,
-    reading: Mapping[str, Any],
-    page: Mapping[str, Any] | None,
+    selection: Selection, annotations: Annotations, directory: Path, *, page: Page, **origin: Any
 ) -> dict[str, Any]:
-    """Write a search's table and its winner, fitted to all labels; otherwise as :func:`write_run`."""
-    took = {"search": selection.seconds}
-    run = Refinement(annotations, selection.model, [], "the best cell of the search", selection.seed, took)
-    found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
-    return write_run(
-        run,
-        directory,
-        command=command,
-        source=source,
-        reading=reading,
-        page=None if page is None else {"held_out": None, "selection": selection, **page},
-        more={"search": found},
-        cells=selection.rows(),
-    )
+    """Write the table of a search and its best model, fitted to all labels.
+
+    ``page`` and ``origin`` are arguments of :func:`write_run`.
+    """
+    seconds = {"search": selection.seconds}
+    run = Refinement(annotations, selection.model, [], "best score of the search", selection.seed, seconds)
+    page = None if page is None else {"held_out": None, "selection": selection, **page}
+    search = {name: value for name, value in selection.to_dict().items() if name != "cells"}
+    return write_run(run, directory, **origin, search=search, page=page, cells=selection.rows())
 
 
-def write_recovery(
-    recovery: Recovery, directory: Path, *, command: str = "", source: str = "", force: bool = False
-) -> dict[str, Any]:
-    """Write a recovery's table, a row for every model and R, and everything behind it, all or none."""
-    with output_directory(directory, force) as folder:
-        write_rows(recovery.rows(every=True), folder / "recovery.csv")
-        content = {"command": command, "source": source, "recovery": recovery.to_dict()}
-        return write_summary(folder, content)
+def write_recovery(recovery: Recovery, directory: Path, force: bool, **origin: Any) -> dict[str, Any]:
+    """Write the table of a recovery, one row for each model and R, and its summary, all or nothing.
+
+    ``origin`` is added to the summary: the ``command`` and the ``source`` of the labels.
+    """
+    with results.output_directory(directory, force) as folder:
+        results.write_rows(recovery.rows(every=True), folder / "recovery.csv")
+        return results.write_summary(folder, {**origin, "recovery": recovery.to_dict()})
 
 
 def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> tuple[list[str], str | None]:
-    """Write the page and return its first sentences; or why there is none, which must not cost the fit."""
+    """Write the report and return its next steps, or the reason why it failed: a fit is never lost."""
     from dissensus.report.page import write_report
 
-    allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * run.annotations.n_labels
-    if allowed is not None and needed > allowed:
-        return [], f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
+    limit, needed = current().memory, PROCESS_BYTES + REPORT_BYTES_PER_LABEL * run.annotations.n_labels
+    if limit is not None and needed > limit:
+        return [], f"it needs about {size_words(needed)} of memory; the limit is {size_words(limit)}"
     settings = {"seed": run.seed, "test_size": run.test_size, **settings}
     try:
         return write_report(run.annotations, run.model, path, **settings), None
@@ -170,42 +147,36 @@ def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> tup
         return [], f"{type(error).__name__}: {error}"
 
 
-# ---- what is written ----------------------------------------------------------------------------------
+# ---- tables and summary -------------------------------------------------------------------------------
 
 
-def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> pa.Table:
-    """One row for each annotator: labels, agreement, what the model knows of them, verdicts."""
-    from dissensus.annotators.verdicts import bias_columns
+def annotator_table(run: Refinement, verdicts: AnnotatorVerdicts | None = None) -> pa.Table:
+    """Return one row for each annotator: labels, agreement, bias, the model's columns, verdicts."""
     from dissensus.labels.agreement import agreement_with_others
 
     annotations = run.annotations
-    columns: dict[str, Any] = {
-        "annotator": annotations.annotator_vocabulary.arrow,
-        "n_labels": annotations.annotator_load,
-    }
+    columns: dict[str, Any] = {"annotator": annotations.annotator_vocabulary.arrow}
+    columns["n_labels"] = annotations.annotator_load
     if annotations.label_type != "numeric":
         columns["agreement"] = agreement_with_others(annotations)
-        # which answer each gives more or less often than the others, or how much higher grades
-        if found is not None:
-            columns |= {name: getattr(found, name) for name in ("bias_of", "bias", "bias_error")}
-        else:
-            columns |= bias_columns(annotations)
+        biases = bias_columns(annotations) if verdicts is None else vars(verdicts)
+        columns |= {name: biases[name] for name in ("bias_of", "bias", "bias_error")}
     if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
         from dissensus.annotators.skill import annotator_skills
 
         prior = gold_prior(annotations) if run.gold is not None else None
         columns |= annotator_skills(annotations, run.model, prior=prior, seed=run.seed).columns()
-    known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
-    if found is not None:  # its information allows for spam, the model's own does not
-        known = {name: values for name, values in known.items() if not name.startswith("model_information")}
-        known |= {name: values for name, values in found.columns().items() if name not in columns | known}
-    return arrow_table(known | columns).select(list(dict.fromkeys([*columns, *known])))
+    more: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
+    if verdicts is not None:  # verdicts have an information that allows for spam, unlike the model's
+        more = {name: values for name, values in more.items() if not name.startswith("model_information")}
+        more |= {name: values for name, values in verdicts.columns().items() if name not in columns | more}
+    return arrow_table(more | columns).select(list(dict.fromkeys([*columns, *more])))
 
 
 def share_right(run: Refinement) -> float | None:
-    """Share of the items with labels and gold that get their gold class; None where there are none.
+    """Return the accuracy on labelled items with gold, or None if there are none.
 
-    Where gold trained the model, each item is judged by a fit that did not see it.
+    If gold labels trained the model, each item is predicted by a fit that did not see its gold label.
     """
     if run.gold is not None:
         return run.gold.cross_fitted.value
@@ -216,9 +187,9 @@ def share_right(run: Refinement) -> float | None:
 
 
 def summary(run: Refinement, described: Description) -> dict[str, Any]:
-    """Everything needed to know what was done, as plain values."""
-    found, chosen_by = run.model.convergence(), "represent" if run.reason else "name"
-    if run.reason not in ("", BY_REPRESENT):
+    """Return the settings, scores and timings of a run as plain values."""
+    convergence, chosen_by = run.model.convergence(), "represent" if run.reason else "name"
+    if run.reason not in ("", REPRESENT_REASON):
         chosen_by = "bounds" if run.estimate == "truth" else "held-out likelihood"
     return {
         "model": name_of(run.model),
@@ -229,7 +200,7 @@ def summary(run: Refinement, described: Description) -> dict[str, Any]:
         "seed": run.seed,
         "intervals": run.model.intervals_are,
         "stopped": run.model.stopped_,
-        "convergence": {name: value if math.isfinite(value) else None for name, value in found.items()},
+        "convergence": {name: value if math.isfinite(value) else None for name, value in convergence.items()},
         "iterations": len(run.model.trace_),
         "objective": float(run.model.trace_[-1]) if len(run.model.trace_) else None,
         "held_out": [row.as_row() for row in run.held_out],
@@ -248,60 +219,60 @@ def summary(run: Refinement, described: Description) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A finished run read back: its model and, where they are known, labels, summary and search table."""
+    """A finished run read from its directory."""
 
     model: Model
-    summary: dict[str, Any]  # empty where there is only a model
-    cells: list[dict[str, str]] | None  # of a search
-    labels: Any = None  # Annotations, where they are known
+    summary: dict[str, Any]  # empty for a model file alone
+    cells: list[dict[str, str]] | None  # table of a search
+    labels: Any = None  # Annotations, if available
 
     def evidence(self) -> dict[str, Any]:
-        """What the page shows beside the model, by the names of :func:`dissensus.write_report`."""
-        known = {"seed": 0, "command": "", "test_size": TEST_SIZE}
-        same = {name: self.summary.get(name, usual) for name, usual in known.items()}
-        return {"held_out": self.summary.get("held_out") or None, "selection": self.cells, **same}
+        """Return arguments of :func:`dissensus.write_report` beside the labels and the model."""
+        defaults = {"seed": 0, "command": "", "test_size": Refinement.test_size}
+        settings = {name: self.summary.get(name, default) for name, default in defaults.items()}
+        return {"held_out": self.summary.get("held_out") or None, "selection": self.cells, **settings}
 
 
-Read = Callable[..., Annotations]  # reads a file, with settings by keyword
+Read = Callable[..., Annotations]  # reads a file, with settings as keywords
 
 
-def is_run(place: Path) -> bool:
-    """Whether it is a finished run's directory or a saved model, and no file of labels."""
-    return place.suffix == MODEL_SUFFIX or is_ours(place)
+def is_run(path: Path) -> bool:
+    """Return whether the path is the directory of a finished run or a saved model."""
+    return path.suffix == MODEL_SUFFIX or results.is_result_directory(path)
 
 
-def load_run(place: Path) -> SavedRun:
-    """Read back a run's directory, or a model file alone."""
-    from dissensus.text.guided.files import load_model
+def load_run(path: Path) -> SavedRun:
+    """Load the directory of a run, or a saved model alone."""
+    from dissensus.text.guided import load_model
 
-    restore(place)
-    if not is_run(place):
-        raise DataError(f"{place}: is no run and no saved model; fit the labels first: dissensus fit {place}")
-    if not place.is_dir():
-        return SavedRun(load_model(place), {}, None)
-    known, cells = read_summary(place), None
-    if not (place / MODEL).is_file():
-        raise DataError(f"{place}: holds no fitted model; name the directory that fit or select wrote")
-    if (place / CELLS).is_file():
-        with (place / CELLS).open(newline="", encoding="utf-8") as file:
+    restore(path)
+    if not is_run(path):
+        raise DataError(f"{path}: not a run or a saved model; fit the labels first: dissensus fit {path}")
+    if not path.is_dir():
+        return SavedRun(load_model(path), {}, None)
+    saved, cells = results.read_summary(path), None
+    if not (path / MODEL_FILE).is_file():
+        raise DataError(f"{path}: has no fitted model; name a directory written by fit or select")
+    if (path / CELLS).is_file():
+        with (path / CELLS).open(newline="", encoding="utf-8") as file:
             cells = list(csv.DictReader(file))
-    return SavedRun(load_model(place / MODEL), known, cells)
+    return SavedRun(load_model(path / MODEL_FILE), saved, cells)
 
 
-def open_labels(place: Path, read: Read, *, items: Any = None, annotators: Any = None) -> Annotations:
-    """The labels of a file, or those that a finished run keeps, with these tables joined."""
-    if is_run(place) and (place.is_file() or not (place / ROWS).is_file()):
-        model = load_run(place).model
+def open_labels(path: Path, read: Read, *, items: Any = None, annotators: Any = None) -> Annotations:
+    """Return the labels of a file or a finished run, joined with the given tables."""
+    if is_run(path) and (path.is_file() or not (path / ROWS_FILE).is_file()):
+        model = load_run(path).model
         if not isinstance(model, HPGM):
-            raise DataError(f"{place}: does not keep its labels; name their file")
+            raise DataError(f"{path}: the run did not save its labels; name the file of labels")
         labels = model.training_labels()
         return with_side_tables(labels, items, annotators, None, ("item", "annotator"), False)
-    sides = {"items": items, "annotators": annotators}
-    return read(place, **{name: table for name, table in sides.items() if table is not None})
+    tables = {"items": items, "annotators": annotators}
+    return read(path, **{name: table for name, table in tables.items() if table is not None})
 
 
 def open_run(
-    place: Path,
+    path: Path,
     read: Read,
     file: Path | None = None,
     *,
@@ -311,26 +282,23 @@ def open_run(
     seed: int = 0,
     n_jobs: int = -1,
 ) -> SavedRun:
-    """A run and its labels, those of ``file`` or those it keeps; of a file of labels, a fit to them.
+    """Load a run and its labels, which may be in ``file``; or fit a model to a file of labels.
 
-    With ``draws`` the model is one that plans and verdicts can be taken from: where the run's own keeps no
+    With ``draws``, the model is one that plans and verdicts can use: if the run's model has no posterior
     draws, HPGM is fitted to its labels.
     """
-    if file is None:
-        labels = open_labels(place, read, items=items, annotators=annotators)
-    else:
-        sides = {"items": items, "annotators": annotators}
-        given = {name: table for name, table in sides.items() if table is not None}
-        labels = read(file, like=reading_of(place), **given)
-    saved = load_run(place) if file is not None or is_run(place) else None
-    model = None if saved is None else saved.model
-    if model is None or (draws and not isinstance(model, HPGM) and labels.label_type != "numeric"):
-        model = posterior_of(labels, seed, n_jobs)
-    return SavedRun(model, saved.summary if saved else {}, saved.cells if saved else None, labels)
+    read_file = read if file is None else partial(read, like=reading_of(path))
+    labels = open_labels(file or path, read_file, items=items, annotators=annotators)
+    if file is None and not is_run(path):
+        return SavedRun(posterior_of(labels, seed, n_jobs), {}, None, labels)
+    saved = load_run(path)
+    if draws and not isinstance(saved.model, HPGM) and labels.label_type != "numeric":
+        saved = replace(saved, model=posterior_of(labels, seed, n_jobs))
+    return replace(saved, labels=labels)
 
 
 def posterior_of(labels: Annotations, seed: int = 0, n_jobs: int = -1) -> Model:
-    """Fit the model whose draws verdicts and plans come from; another where labels do not allow it."""
+    """Fit HPGM, whose draws verdicts and plans need; or another model if the labels do not allow it."""
     if labels.label_type == "numeric":
         return build_model("ratings", {}, seed=seed).fit(labels)
     if labels.anonymous:
@@ -338,89 +306,75 @@ def posterior_of(labels: Annotations, seed: int = 0, n_jobs: int = -1) -> Model:
     return HPGM(seed=seed, n_jobs=n_jobs).fit(labels)
 
 
-def reading_of(place: Path) -> dict[str, Any]:
-    """The settings that the labels of a run were read with; empty where nothing was said of it."""
-    kept = read_summary(place).get("reading") if is_ours(place) else None
-    return kept if isinstance(kept, dict) else {}
+def reading_of(path: Path) -> dict[str, Any]:
+    """Return the settings that the labels of a run were read with, or an empty dict."""
+    settings = results.read_summary(path).get("reading") if results.is_result_directory(path) else None
+    return settings if isinstance(settings, dict) else {}
 
 
-def people_of(place: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) -> tuple[dict[str, Any], str]:
-    """Columns of what is known of each annotator, and the number of views in words.
+def annotators_of(path: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) -> tuple[dict[str, Any], str]:
+    """Return the table of annotators by column, and the number of views in words.
 
-    They are those that a finished run keeps, or come from its draws, or from a fit to the labels.
+    They are read from a finished run, computed from its draws, or from a fit to the labels.
     """
-    kept = read_verdicts(place)
-    if kept is not None:
-        return kept
-    run = open_run(place, read, draws=True, seed=seed, n_jobs=n_jobs)
+    saved = read_verdicts(path)
+    if saved is not None:
+        return saved
+    run = open_run(path, read, draws=True, seed=seed, n_jobs=n_jobs)
     if run.labels.anonymous:
-        raise DataError(f"{place}: its labels are counts, which do not say who gave them; give labels")
+        raise DataError(f"{path}: has counts of labels, without annotators; use a file of single labels")
     if run.labels.label_type == "numeric":
         table = annotator_table(Refinement(run.labels, run.model, [], "", seed))
         return {name: table[name].to_pylist() for name in table.column_names}, ""
-    from dissensus.annotators.verdicts import annotator_verdicts
-
-    found = annotator_verdicts(run.labels, run.model)
-    return found.columns(), found.in_words()
+    verdicts = annotator_verdicts(run.labels, run.model)
+    return verdicts.columns(), verdicts.in_words()
 
 
-# ---- labels over time ---------------------------------------------------------------------------------
+# ---- updates ------------------------------------------------------------------------------------------
 
 
 def update_run(
-    place: Path,
-    new: Annotations,
-    directory: Path | None = None,
-    *,
-    command: str = "",
-    source: str = "",
-    page: Mapping[str, Any] | None = None,
+    path: Path, new: Annotations, directory: Path | None = None, *, page: Page = None, **origin: Any
 ) -> dict[str, Any]:
-    """Add labels to a finished run; the run is replaced, or ``directory`` written.
+    """Add labels to a finished run; replace the run, or write ``directory``.
 
-    The chains of HPGM go on from where they ended; any other model, and one with features of the items, is
-    fitted to all labels again. What the old run was compared by belongs to fewer labels and is left out.
+    The chains of HPGM continue from their last states; any other model, or one with item features, is fitted
+    again to all labels. Held-out scores of the old run, which belong to fewer labels, are left out. ``page``
+    and ``origin`` are arguments of :func:`write_run`.
     """
-    saved = load_run(place)
-    directory = place if directory is None else directory
-    if not place.is_dir() and directory == place:
-        raise DataError(f"{place}: is a model without a run; name a directory to write")
-    check_output(directory)
-    old = open_labels(place, provided("read_annotations"))
-    before, seconds = old.n_labels, dict[str, float]()
-    known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
-    seed, estimate = known.get("seed", getattr(saved.model, "seed", 0)), known.get("estimate", "population")
-    _refuse_update(place, old, new)
-    if old.label_type == "numeric":  # ratings may be numbers that nobody gave before
+    saved = load_run(path)
+    directory = path if directory is None else directory
+    if not path.is_dir() and directory == path:
+        raise DataError(f"{path}: is a saved model, not a run; name an output directory")
+    results.check_output(directory)
+    old = open_labels(path, provided("read_annotations"))
+    seed = saved.summary.get("seed", getattr(saved.model, "seed", 0))
+    estimate = saved.summary.get("estimate", "population")
+    check_update(path, old, new)
+    if old.label_type == "numeric":  # new ratings may be new numbers
         codes, numbers = old.class_vocabulary.extended(new.class_vocabulary)
         old = replace(old, label=codes[old.label], class_vocabulary=numbers)
-    both = _with_both_tables(joined(old, in_classes(new, old.class_vocabulary)), old, new)
+    both = _with_both_tables(join_labels(old, recode_classes(new, old.class_vocabulary)), old, new)
     if isinstance(saved.model, HPGM) and saved.model.can_continue:
-        with timed("update", seconds), shown() as tell, fit_told(saved.model, 0.0, tell):
+        seconds: dict[str, float] = {}
+        with timed("update", seconds), shown() as progress, fit_shown(saved.model, 0.0, progress):
             model = saved.model.update(new)
         run = Refinement(both, model, [], "", seed, seconds, estimate=estimate)
     else:
-        given = saved.model.get_params(deep=False)
-        settings = {name: value for name, value in given.items() if name not in RUN_SETTINGS}
+        parameters = saved.model.get_params(deep=False)
+        settings = {name: value for name, value in parameters.items() if name not in RUN_SETTINGS}
         run = fit(both, name_of(saved.model), settings, estimate=estimate, seed=seed, test_size=0)
-    fresh = {
+    updated = {
+        "from": saved.summary.get("source", str(path)),
+        "n_labels": old.n_labels,
         "new_items": int((old.item_vocabulary.codes(new.item_vocabulary) < 0).sum()),
         "new_annotators": int((old.annotator_vocabulary.codes(new.annotator_vocabulary) < 0).sum()),
     }
-    updated = {"from": saved.summary.get("source", str(place)), "n_labels": before, **fresh}
-    return write_run(
-        run,
-        directory,
-        command=command,
-        source=source,
-        reading=reading_of(place),
-        page=page,
-        more={"updated": updated},
-    )
+    return write_run(run, directory, **origin, reading=reading_of(path), updated=updated, page=page)
 
 
 def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> Annotations:
-    """The labels with the side tables and gold of the old and the new ones, rows of the old first."""
+    """Attach the tables and gold of the old and the new labels; where both have a row, the old one counts."""
     import pyarrow as pa
 
     tables: dict[str, Any] = {}
@@ -434,27 +388,27 @@ def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> 
     for key in ("item", "annotator"):
         parts = [table for labels in (old, new) if (table := getattr(labels, f"{key}_table")) is not None]
         if parts:
-            parts = [part.rename_columns([key, *part.column_names[1:]]) for part in parts]
-            merged = pa.concat_tables(parts, promote_options="permissive")
+            named = [table.rename_columns([key, *table.column_names[1:]]) for table in parts]
+            merged = pa.concat_tables(named, promote_options="permissive")
             _, first = np.unique(merged.column(0).to_numpy(zero_copy_only=False), return_index=True)
             tables[f"{key}s"] = merged.take(pa.array(np.sort(first)))
     return both.with_tables(**tables) if tables else both
 
 
-def _refuse_update(place: Path, learned: Annotations, new: Annotations) -> None:
-    """New labels that cannot be told apart from the run's own, or not be matched with its annotators."""
-    if pseudonymous(learned) and not pseudonymous(new):
+def check_update(path: Path, learned: Annotations, new: Annotations) -> None:
+    """Reject new labels if the run is anonymous, or if it already has all of them."""
+    if is_pseudonymous(learned) and not is_pseudonymous(new):
         raise DataError(
-            f"{place}: its annotators have numbers for names, so that new labels of theirs would count as "
-            "others'; fit the old and the new labels together"
+            f"{path}: the run is anonymous, so new labels cannot be matched with its annotators; fit the old "
+            "and the new labels together"
         )
-    # (new labels,): whether the run has one of the same item, annotator and class
+    # (new labels,): True if the run has a label with the same item, annotator and class
     item = learned.item_vocabulary.codes(new.item_vocabulary)[new.item].astype(np.int64)
     annotator = learned.annotator_vocabulary.codes(new.annotator_vocabulary)[new.annotator]
     label = learned.class_vocabulary.codes(new.class_vocabulary)[new.label]
     N, P = learned.n_annotators, learned.n_classes
-    known = (learned.item.astype(np.int64) * N + learned.annotator) * P + learned.label
-    met = (item >= 0) & (annotator >= 0) & (label >= 0)
-    again = met & np.isin((item * N + annotator) * P + label, known)
-    if len(again) and again.all():
-        raise DataError(f"{place}: has all {len(again):,} labels already; there is nothing to add")
+    keys = (learned.item.astype(np.int64) * N + learned.annotator) * P + learned.label
+    all_known = (item >= 0) & (annotator >= 0) & (label >= 0)
+    repeated = all_known & np.isin((item * N + annotator) * P + label, keys)
+    if len(repeated) and repeated.all():
+        raise DataError(f"{path}: already has all {len(repeated):,} labels; there is nothing to add")

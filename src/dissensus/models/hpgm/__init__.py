@@ -1,1 +1,1 @@
-"""The hierarchical Bayesian graphical model: ways of one's own around those of one's cluster."""
+"""Hierarchical Bayesian graphical model: annotators vary around their cluster, and items around theirs."""

@@ -1,31 +1,30 @@
-"""What moves HPGM's answers away from the posterior mean; ``adjust=False`` leaves all of it out.
+"""Adjustments of HPGM's answers relative to the posterior mean; ``adjust=False`` turns them off.
 
-**A floor for unanimous items.** A class that all of five or more labels of an item give gets a share of 0.6
-at least. Where the model says less, it holds that these labels tell nothing, and may be wrong about that.
+**Floor for unanimous items.** A class given by all of five or more labels of an item gets a share of at least
+0.6. Where the model gives less, it considers these labels uninformative, and may be wrong.
 
-**Shrinkage of single labels.** Where no item has labels by two annotators, nothing tells how far a label is
-its item's and how far its annotator's. The model and Y_m ~ Dir(c_m + 1.5 p̄), with counts c_m and the crowd's
-shares p̄, explain the labels equally well, so the answer is halfway between them.
+**Shrinkage of single labels.** Where no item has labels by two annotators, the effects of item and annotator
+cannot be separated. The model and Y_m ~ Dir(c_m + 1.5 p̄), with counts c_m and overall shares p̄, explain the
+labels equally well, so the answer is halfway between them.
 
-**Aliases counted once.** A copy of a person, or of a model, under another name adds no answer of its own, and
-a crowd that counts it is no larger. Agreement alone does not tell: careful annotators agree where the answer
-is plain. What tells is agreement where two differ from everybody else. Two annotators are aliases if
+**Aliases counted once.** A copy of a person, or of a model, under another name adds no information, and does
+not make the crowd larger. Agreement alone is no evidence of this: careful annotators agree where the answer
+is obvious. The evidence is agreement where two annotators differ from all others. Two are aliases if
 
 1. they share at least 30 items and give the same label to 97 % of them;
-2. not always the same one: each gives at least 10 of these items another label than their most common (who
-   always says the same copies nobody);
-3. and either, on at least 15 of them, one of the two differs from most of the other annotators, and on 95 %
-   of these the two say the same; or the two label the same items and never differ, where at least 15
-   differences would be expected by how often the others differ from them.
+2. their labels vary: each gives at least 10 of these items another label than their most common one;
+3. and either, on at least 15 of them, one of the two differs from the majority of the other annotators, and
+   they give the same label to 95 % of these; or the two label the same items and never differ, where at least
+   15 differences would be expected from how often the others differ from them.
 
-The others are those who are not as like them as 1. says, each group of aliases counted once. They must look
-at the items too: where the two agree with most of them no more than by chance (Cohen's κ below 0.2), nothing
-is concluded. An alias of an alias is one too; but more than 60 % of the annotators are no copies of each
-other, they are the crowd. Up to that size, annotators who are hardly ever wrong among many who often are look
-the same from here, and count once too.
+The others are the annotators who are not similar to them in the sense of 1., each group of aliases counted
+once. They must be informative: where the two agree with their majority hardly more than by chance (Cohen's
+κ below 0.2), nothing is concluded. Being an alias is transitive; but a group of more than 60 % of the
+annotators is not taken for copies of each other. Up to that size, annotators who are hardly ever wrong among
+many who often are cannot be distinguished from copies, and count once too.
 
-Where no item has labels of two annotators (aliases aside), a label that one repeats is counted once: that
-annotators agree with themselves tells nothing of how far others would.
+Where no item has labels of two annotators (aliases aside), a label repeated by one annotator counts once:
+agreement with oneself does not show how far others would agree.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.vocabulary import Codes, places
-from dissensus.models.hpgm.sampler import TINY, draw_dirichlet
+from dissensus.labels.vocabulary import Codes, arrow_indices
+from dissensus.models.hpgm.sampler import MIN_SHARE, draw_dirichlet
 from dissensus.models.sampled import SampledMixin
 from dissensus.numerics import Array, row_shares
 
 if TYPE_CHECKING:
     from dissensus.models.hpgm.model import HPGM
 
-UNANIMOUS_LABELS, UNANIMOUS_SHARE = 5, 0.6  # labels of an item that agree, and the least share of their class
-CROWD_LABELS = 1.5  # labels that the crowd's shares count as, where no item has labels by two annotators
+UNANIMOUS_LABELS, UNANIMOUS_SHARE = 5, 0.6  # minimum number of agreeing labels, and floor of their share
+PRIOR_LABELS = 1.5  # weight of the overall shares, in labels, where no item has labels by two annotators
 
 MIN_SHARED_ITEMS, MIN_VARIED_LABELS, MIN_TELLING_ITEMS = 30, 10, 15
 MIN_AGREEMENT, MIN_TELLING_AGREEMENT = 0.97, 0.95
-MIN_KAPPA = 0.2  # between aliases and most of the others
-MAX_CROWD_SHARE = 0.6  # share of the annotators that one group of aliases may have
-SAME_ITEMS = 0.95  # share of the items of either that both labelled
-MAX_COMPARED = 100_000_000  # pairs of labels of one item: beyond, no annotators are compared
+MIN_KAPPA = 0.2  # between an alias and the majority of the others
+MAX_ALIAS_SHARE = 0.6  # largest share of the annotators in one group of aliases
+MIN_ITEM_OVERLAP = 0.95  # share of the items of either that both labelled
+MAX_LABEL_PAIRS = 100_000_000  # pairs of labels of one item, above which annotators are not compared
 
 Ints = NDArray[np.int64]
 
@@ -63,39 +62,39 @@ Ints = NDArray[np.int64]
 # ---- answers ------------------------------------------------------------------------------------------
 
 
-def contradicted(chances: Array, counts: Ints) -> NDArray[np.intp]:
-    """Items of five or more labels, all the same, whose class gets a share below 0.6."""
-    sizes, said = counts.sum(axis=1), counts.argmax(axis=1)
+def contradicted(distributions: Array, counts: Ints) -> NDArray[np.intp]:
+    """Return the items with five or more labels, all equal, whose class has a share below 0.6."""
+    sizes, label = counts.sum(axis=1), counts.argmax(axis=1)
     unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS)
-    return np.flatnonzero(unanimous & (chances[np.arange(len(said)), said] < UNANIMOUS_SHARE))
+    return np.flatnonzero(unanimous & (distributions[np.arange(len(label)), label] < UNANIMOUS_SHARE))
 
 
 def floor_unanimous(model: SampledMixin, counts: Ints) -> None:
     """Raise the share of a unanimous answer (five or more labels) to at least 0.6.
 
-    The answer Y_m and its draws are moved to (1 − t) Y_m + t e_p, with the least t that is enough.
+    The answer Y_m and its draws become (1 − t) Y_m + t e_p, with the smallest sufficient t.
     """
-    ignored = contradicted(model.label_distributions_, counts)
-    said = counts[ignored].argmax(axis=1)
-    share = model.label_distributions_[ignored, said]
+    items = contradicted(model.label_distributions_, counts)
+    label = counts[items].argmax(axis=1)
+    share = model.label_distributions_[items, label]
     t = ((UNANIMOUS_SHARE + 1e-9 - share) / (1 - share))[:, None]
-    common = np.eye(counts.shape[1])[said]
-    model.label_distributions_[ignored] = (1 - t) * model.label_distributions_[ignored] + t * common
+    unit = np.eye(counts.shape[1])[label]
+    model.label_distributions_[items] = (1 - t) * model.label_distributions_[items] + t * unit
     draws = model.share_draws_
-    draws[:, ignored] = ((1 - t) * draws[:, ignored] + t * common).astype(np.float32)
+    draws[:, items] = ((1 - t) * draws[:, items] + t * unit).astype(np.float32)
 
 
 def shrink_single_labels(model: HPGM, counts: Ints) -> None:
-    """Move answers halfway to the counts, shrunk to the crowd's shares; every second draw is one of these."""
-    alpha = counts + CROWD_LABELS * row_shares(counts.sum(axis=0, keepdims=True))
+    """Average answers with the counts shrunk to the overall shares; replace every second draw accordingly."""
+    alpha = counts + PRIOR_LABELS * row_shares(counts.sum(axis=0, keepdims=True))
     model.label_distributions_ = (model.label_distributions_ + row_shares(alpha)) / 2
     rng = np.random.default_rng([model.seed, 1 << 23])
     for share in model.share_draws_[::2]:
-        share[...] = draw_dirichlet(np.maximum(alpha, TINY), rng)
+        share[...] = draw_dirichlet(np.maximum(alpha, MIN_SHARE), rng)
 
 
 def shares_items(item: Codes, annotator: Codes) -> bool:
-    """Whether some item has labels by two annotators; the labels are sorted by item and annotator."""
+    """Check whether any item has labels by two annotators; labels are sorted by item and annotator."""
     return bool(((np.diff(item) == 0) & (np.diff(annotator) != 0)).any())
 
 
@@ -104,55 +103,51 @@ def shares_items(item: Codes, annotator: Codes) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Aliases:
-    """Annotations in which aliases of one annotator have one name, and the way back to all names."""
+    """Annotations with one name for each group of aliases, and the mapping to the original names."""
 
-    annotations: Annotations  # the labels that count, under one name for each group of aliases
-    rows: Ints  # which labels of the original they are
-    code: Ints  # (annotators of the original,): code of each one in ``annotations``
-    named: Ints  # (annotators of ``annotations``,): code in the original of the name that they have
-
-    @classmethod
-    def none(cls, annotations: Annotations) -> Self:
-        """Every name an annotator of their own, and every label counted."""
-        everyone = np.arange(annotations.n_annotators)
-        return cls(annotations, np.arange(annotations.n_labels), everyone, everyone)
+    annotations: Annotations  # labels that count, under one name for each group of aliases
+    rows: Ints  # their rows in the original
+    code: Ints  # (original annotators,): code in ``annotations``
+    named: Ints  # (annotators of ``annotations``,): code in the original
 
     @classmethod
-    def of(cls, annotations: Annotations) -> Self:
-        """Find the aliases; the same annotations where all labels count.
+    def of(cls, annotations: Annotations, find: bool = True) -> Self:
+        """Find aliases; without ``find``, every name is a separate annotator, and every label counts.
 
-        Where several names of one annotator label one item, the first counts.
+        Where several names of one annotator label one item, the first one counts. If all labels count,
+        ``annotations`` is the original.
         """
-        first, rows = first_names(annotations), np.arange(annotations.n_labels)
-        named = code = np.arange(annotations.n_annotators)
+        rows, named = np.arange(annotations.n_labels), np.arange(annotations.n_annotators)
+        if not find:
+            return cls(annotations, rows, named, named)
+        first, code = first_names(annotations), named
         item, annotator, label = annotations.columns
         if (first != named).any():
-            named, code = np.unique(_usual_names(annotations, first), return_inverse=True)
+            named, code = np.unique(_representative_names(annotations, first), return_inverse=True)
             rows = _counted_rows(annotations, code)
             rows = rows[np.lexsort((label[rows], code[annotator[rows]], item[rows]))]
-        if not shares_items(item[rows], annotator[rows]):  # a label that is repeated counts once
-            new = (np.diff(item[rows]) != 0) | (np.diff(label[rows]) != 0)
-            rows = rows[np.append(True, new)]
+        if not shares_items(item[rows], annotator[rows]):  # repeated labels count once
+            rows = rows[np.append(True, (np.diff(item[rows]) != 0) | (np.diff(label[rows]) != 0))]
         if len(rows) == annotations.n_labels:
             return cls(annotations, rows, code, named)
         names, table = annotations.annotator_vocabulary.take(named), annotations.annotator_table
-        table = None if table is None else table.take(places(named))
-        who = code[annotator[rows]].astype(np.int32)
-        counted = replace(annotations, item=item[rows], annotator=who, label=label[rows])
+        table = None if table is None else table.take(arrow_indices(named))
+        codes = code[annotator[rows]].astype(np.int32)
+        counted = replace(annotations, item=item[rows], annotator=codes, label=label[rows])
         counted = replace(counted, annotator_vocabulary=names, annotator_table=table)
         return cls(counted, rows, code, named)
 
 
 def copy_to_aliases(model: HPGM, annotations: Annotations, aliases: Aliases) -> None:
-    """Say of every alias what is known of their annotator; they share its weight in the population."""
+    """Copy the results of an annotator to all aliases, which share its weight in the population."""
     draws, code = model.draws_, aliases.code
-    of_names = {name: getattr(draws, name).take(code, axis=1) for name in ("matrices", "sizes", "z")}
-    model.draws_ = replace(draws, **of_names)
+    fields = {name: getattr(draws, name).take(code, axis=1) for name in ("matrices", "sizes", "z")}
+    model.draws_ = replace(draws, **fields)
     states = []
     for state in model.last_states_:
-        own = np.zeros(annotations.n_labels, dtype=bool)
-        own[aliases.rows] = state.own
-        states.append(replace(state, z=state.z[code], own=own))
+        from_item = np.zeros(annotations.n_labels, dtype=bool)
+        from_item[aliases.rows] = state.from_item
+        states.append(replace(state, z=state.z[code], from_item=from_item))
     model.last_states_ = tuple(states)
     model.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
     model.annotator_weights_ = (model.annotator_weights_ / np.bincount(code))[code]
@@ -162,19 +157,18 @@ def copy_to_aliases(model: HPGM, annotations: Annotations, aliases: Aliases) -> 
 
 
 def first_names(annotations: Annotations) -> Ints:
-    """(annotators,): the first of each one's aliases; themselves for annotators without aliases."""
-    everyone = np.arange(annotations.n_annotators)
-    alike = np.zeros((0, 2), dtype=np.int64) if annotations.anonymous else alike_pairs(annotations)
-    if not len(alike):
-        return everyone
-    # Aliases are a majority of their own making: found once, they are counted once, and all are compared
-    # again.
-    first = _joined(annotations, alike, everyone)
-    return first if (first == everyone).all() else _joined(annotations, alike, first)
+    """Return (annotators,) the code of the first alias of each annotator."""
+    codes = np.arange(annotations.n_annotators)
+    pairs = np.zeros((0, 2), dtype=np.int64) if annotations.anonymous else similar_pairs(annotations)
+    if not len(pairs):
+        return codes
+    # Aliases distort the majority: after the first pass they count once, and all pairs are compared again.
+    first = _merge_aliases(annotations, pairs, codes)
+    return first if (first == codes).all() else _merge_aliases(annotations, pairs, first)
 
 
-def alike_pairs(annotations: Annotations) -> Ints:
-    """(pairs, 2): annotators who give nearly all items that they share the same label."""
+def similar_pairs(annotations: Annotations) -> Ints:
+    """Return (pairs, 2) annotators who give the same label to nearly all shared items."""
     from scipy import sparse
 
     N, M, P = annotations.n_annotators, annotations.n_items, annotations.n_classes
@@ -183,7 +177,7 @@ def alike_pairs(annotations: Annotations) -> Ints:
     rows = np.flatnonzero(np.isin(annotations.annotator, enough) & first_of_pair)
     item, label = annotations.item[rows].astype(np.int64), annotations.label[rows].astype(np.int64)
     annotator = annotations.annotator[rows].astype(np.int64)
-    if len(enough) < 3 or (np.bincount(item, minlength=M).astype(np.int64) ** 2).sum() > MAX_COMPARED:
+    if len(enough) < 3 or (np.bincount(item, minlength=M).astype(np.int64) ** 2).sum() > MAX_LABEL_PAIRS:
         return np.zeros((0, 2), dtype=np.int64)
     ones = np.ones(len(rows), dtype=np.int32)
     labelled = sparse.csr_array((ones, (annotator, item)), shape=(N, M))
@@ -191,37 +185,35 @@ def alike_pairs(annotations: Annotations) -> Ints:
     shared = sparse.coo_array(labelled @ labelled.T)
     keep = (shared.row < shared.col) & (shared.data >= MIN_SHARED_ITEMS)
     pairs = np.column_stack([shared.row[keep], shared.col[keep]]).astype(np.int64)
-    same = sparse.csr_array(answered @ answered.T)
-    agreed = np.asarray(same[pairs[:, 0], pairs[:, 1]]).ravel()
+    agreed = np.asarray(sparse.csr_array(answered @ answered.T)[pairs[:, 0], pairs[:, 1]]).ravel()
     return pairs[agreed >= MIN_AGREEMENT * shared.data[keep]]
 
 
-def _joined(annotations: Annotations, alike: Ints, first: Ints) -> Ints:
-    """First names by pairs that are alike; the others are counted once for each of the names ``first``."""
+def _merge_aliases(annotations: Annotations, pairs: Ints, first: Ints) -> Ints:
+    """Return the first alias of each annotator; the others' labels count once per group of ``first``."""
     M, P = annotations.n_items, annotations.n_classes
     item, annotator, label = annotations.columns
-    answers = {}  # of each annotator the class given to every item, −1 for none
-    for n in np.unique(alike).tolist():
-        rows = np.flatnonzero(annotator == n)[::-1]  # the first of several labels stays
+    answers = {}  # by annotator, the class given to every item, −1 for none
+    for n in np.unique(pairs).tolist():
+        rows = np.flatnonzero(annotator == n)[::-1]  # the first of several labels is used
         answers[n] = np.full(M, -1, dtype=np.int32)
         answers[n][item[rows]] = label[rows]
-    near = {n: set(alike[(alike == n).any(axis=1)].ravel().tolist()) for n in answers}
-    counted, joined = _counted_rows(annotations, first), np.arange(annotations.n_annotators)
-    for one, other in alike.tolist():
-        rows = counted[~np.isin(annotator[counted], list(near[one] | near[other]))]
-        cells = item[rows].astype(np.int64) * P + label[rows]
-        others = np.bincount(cells, minlength=M * P).reshape(M, P)
-        if _are_aliases(answers[one], answers[other], others):
-            low, high = sorted((int(joined[one]), int(joined[other])))
-            joined[joined == high] = low
-    too_many = np.bincount(joined, minlength=len(joined)) > MAX_CROWD_SHARE * len(joined)
-    return np.where(too_many[joined], np.arange(len(joined)), joined)
+    similar = {n: set(pairs[(pairs == n).any(axis=1)].ravel().tolist()) for n in answers}
+    counted, merged = _counted_rows(annotations, first), np.arange(annotations.n_annotators)
+    for a, b in pairs.tolist():
+        rows = counted[~np.isin(annotator[counted], list(similar[a] | similar[b]))]
+        others = np.bincount(item[rows].astype(np.int64) * P + label[rows], minlength=M * P).reshape(M, P)
+        if _are_aliases(answers[a], answers[b], others):
+            low, high = sorted((int(merged[a]), int(merged[b])))
+            merged[merged == high] = low
+    too_many = np.bincount(merged, minlength=len(merged)) > MAX_ALIAS_SHARE * len(merged)
+    return np.where(too_many[merged], np.arange(len(merged)), merged)
 
 
 def _are_aliases(first: Codes, second: Codes, others: Ints) -> bool:
-    """Whether two say the same where that tells; ``others`` (items, classes) are the others' answers."""
+    """Check conditions 2 and 3 above; ``others`` (items, classes) counts the other annotators' labels."""
     both = np.flatnonzero((first >= 0) & (second >= 0))
-    same_items = len(both) >= SAME_ITEMS * ((first >= 0) | (second >= 0)).sum()
+    same_items = len(both) >= MIN_ITEM_OVERLAP * ((first >= 0) | (second >= 0)).sum()
     first, second, others = first[both], second[both], others[both]
     for labels in (first, second):
         if len(labels) - np.bincount(labels).max() < MIN_VARIED_LABELS:
@@ -240,17 +232,17 @@ def _are_aliases(first: Codes, second: Codes, others: Ints) -> bool:
 
 
 def _kappa(first: Codes, second: Ints) -> float:
-    """Cohen's κ of two rows of classes; 0 where nothing could be said."""
+    """Return Cohen's κ of two sequences of classes; 0 where it is undefined."""
     if not len(first):
         return 0.0
     P = int(max(first.max(), second.max())) + 1
     shares = [np.bincount(row, minlength=P) / len(first) for row in (first, second)]
-    by_chance = float(shares[0] @ shares[1])
-    return (float((first == second).mean()) - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
+    chance = float(shares[0] @ shares[1])
+    return (float((first == second).mean()) - chance) / (1 - chance) if chance < 1 else 0.0
 
 
 def _counted_rows(annotations: Annotations, group: Ints) -> Ints:
-    """Rows of labels, without those of a group of aliases that labelled the item under an earlier name."""
+    """Return the rows of labels, without repeats of a group's answer to an item under a later name."""
     n_groups = int(group.max()) + 1
     names = np.full(annotations.n_items * n_groups, annotations.n_annotators, dtype=np.int32)
     cell = annotations.item.astype(np.int64) * n_groups + group[annotations.annotator]
@@ -258,10 +250,10 @@ def _counted_rows(annotations: Annotations, group: Ints) -> Ints:
     return np.flatnonzero(annotations.annotator == names[cell])
 
 
-def _usual_names(annotations: Annotations, first: Ints) -> Ints:
-    """The same groups, each under that of its names which looks most like the names of the others.
+def _representative_names(annotations: Annotations, first: Ints) -> Ints:
+    """Return for each annotator the name of its group that is most like the names outside the group.
 
-    Digits aside, so that ``human08`` stands for ``clone1`` to ``clone5`` among ``human01`` to ``human10``.
+    Digits are ignored: ``human08`` represents ``clone1`` to ``clone5`` among ``human01`` to ``human10``.
     """
     names = first.copy()
     for group in np.unique(first[first != np.arange(len(first))]):

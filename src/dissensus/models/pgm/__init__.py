@@ -1,1 +1,1 @@
-"""The graphical model that clusters items and annotators at once."""
+"""The graphical model that clusters items and annotators jointly."""

@@ -1,4 +1,4 @@
-// Annotators: problems first, each with its evidence; who agrees with whom; what is known of them.
+// Annotators: verdicts with their evidence, pairwise agreement, agreement over time and by column.
 
 const VERDICTS = { spam: "spam", "systematic error": "error", "minority view": "minority", "too few labels": "few", typical: "typical" };
 const SIGNS = { spam: "✕ ", "minority view": "◆ ", "systematic error": "≠ ", typical: "✓ ", "too few labels": "… " };
@@ -25,7 +25,7 @@ function sentenceOf(words) {
   return words ? `${words[0].toUpperCase()}${words.slice(1)}.` : "";
 }
 
-// What they said where the population says something: Σ over their labels of the population's shares.
+// Confusion with the population: sums over the annotator's labels of the population's shares.
 function confusion(n) {
   const table = Array.from({ length: P }, () => new Array(P).fill(0));
   for (const [i, label] of labelsByAnnotator()[n]) for (let k = 0; k < P; k += 1) table[k][label] += items.p[i * P + k] / 1000;
@@ -35,7 +35,7 @@ function confusion(n) {
       ...row.map((value) => paint(h("td", {}, (100 * value / total).toFixed(0)), value / total)),
       h("td", { class: "total" }, total.toFixed(0)));
   }).filter(Boolean);
-  return h("div", {}, h("h3", { class: "small" }, "What they say where the population says …, in per cent"),
+  return h("div", {}, h("h3", { class: "small" }, "How the annotator labels items, by the population’s answer (row percentages)"),
     scrolled("Confusion with the population", h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Population"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))),
         h("th", { scope: "col" }, "Labels"))), h("tbody", {}, ...lines))));
@@ -44,10 +44,10 @@ function confusion(n) {
 function annotatorDetail(n) {
   const group = people.group && people.group[n] >= 0 ? ` Group ${groups[people.group[n]].name}.` : "";
   const chance = people.probability && people.probability[n] !== null
-    ? ` The verdict is wrong with probability ${percent(1 - people.probability[n])}.` : "";
+    ? ` Probability of the verdict: ${percent(people.probability[n])}.` : "";
   const detail = h("div", {}, h("p", {}, `${sentenceOf(people.evidence[n])}${chance}${group}`));
   if (people.drift && people.drift[n] !== null) {
-    detail.append(h("p", { class: "note" }, `Agreement in the later half of their labels: ${points(people.drift[n])} ± ${(100 * people.drift_reach[n]).toFixed(0)} points.`));
+    detail.append(h("p", { class: "note" }, `Change of agreement from the first to the second half of the labels: ${points(people.drift[n])} ± ${(100 * people.drift_reach[n]).toFixed(0)} percentage points.`));
   }
   if (!data.rows.size) return detail;
   const own = new Array(P).fill(0);
@@ -58,14 +58,14 @@ function annotatorDetail(n) {
     for (let p = 0; p < P; p += 1) usual[p] += items.p[i * P + p];
     odd.push([items.p[i * P + label], i, label]);
   }
-  detail.append(h("div", { class: "pair" }, "Own labels", bar(own, "Own labels"),
-    "Population", bar(usual, "What the population would say of the same items")));
+  detail.append(h("div", { class: "pair" }, "Annotator", bar(own, "Labels of the annotator"),
+    "Population", bar(usual, "Answers of the population to the same items")));
   if (P <= 20) detail.append(confusion(n));
   odd.sort((a, b) => a[0] - b[0]);
   const unusual = odd.filter((one) => one[0] < 300).slice(0, 3);
-  if (unusual.length) detail.append(h("h3", { class: "small" }, "Labels that few others would give"));
+  if (unusual.length) detail.append(h("h3", { class: "small" }, "Most unusual labels"));
   for (const [share, i, label] of unusual) {
-    detail.append(h("p", { class: "note" }, `‘${classes[label]}’, as ${percent(share / 1000)} of the population would say, for:`),
+    detail.append(h("p", { class: "note" }, `Answered ‘${classes[label]}’, as ${percent(share / 1000)} of the population would, for:`),
       quote(i));
   }
   return detail;
@@ -93,30 +93,30 @@ function rank(n) {
 function annotatorColumns() {
   return [
     { key: "annotator", title: "Annotator", value: (n) => people.id[n], cell: (n) => h("span", {}, people.id[n]) },
-    { key: "verdict", title: "Verdict", value: (n) => 1e6 * rank(n) + 1000 * (people.agreement[n] === null ? 1 : people.agreement[n]),
-      csv: (n) => (people.verdict ? people.verdict[n] : people.check[n] ? "check" : ""), cell: verdictTag, help: "Problems first" },
-    { key: "agreement", title: "Agrees with others", number: true, value: (n) => people.agreement[n],
-      help: "Chance that another's label on the same item equals theirs, with a 95 % interval",
+    { key: "verdict", title: people.verdict ? "Verdict" : "To check", value: (n) => 1e6 * rank(n) + 1000 * (people.agreement[n] === null ? 1 : people.agreement[n]),
+      csv: (n) => (people.verdict ? people.verdict[n] : people.check[n] ? "check" : ""), cell: verdictTag, help: "Sorted by severity" },
+    { key: "agreement", title: "Agreement", number: true, value: (n) => people.agreement[n],
+      help: "Probability that another annotator of the same item gives the same label as this one, with a 95 % interval",
       cell: (n) => (people.agreement[n] === null ? "–" : dotted(people.agreement[n], people.reach[n])) },
     { key: "labels", title: "Labels", number: true, minor: true, value: (n) => people.n[n], cell: (n) => whole(people.n[n]) },
-    people.again && { key: "self_consistency", title: "Same again", number: true, minor: true, value: (n) => people.alike[n],
-      help: "Of items labelled more than once: chance that two of their own labels agree",
+    people.again && { key: "self_consistency", title: "Consistency", number: true, minor: true, value: (n) => people.alike[n],
+      help: "Probability that two labels of the annotator for the same item agree, and the number of repeated items",
       cell: (n) => (people.again[n] ? `${percent(people.alike[n])} of ${whole(people.again[n])}` : "–") },
-    people.gold_n && { key: "gold", title: "Right (gold)", number: true, minor: true, value: (n) => (people.gold_n[n] ? people.gold_right[n] / people.gold_n[n] : null),
-      help: "Share of their labels on items with gold that are right, and its 95 % interval",
+    people.gold_n && { key: "gold", title: "Accuracy (gold)", number: true, minor: true, value: (n) => (people.gold_n[n] ? people.gold_right[n] / people.gold_n[n] : null),
+      help: "Share of correct labels among items with a gold label, with a 95 % interval",
       cell: (n) => (people.gold_n[n] ? h("span", {}, `${percent(people.gold_right[n] / people.gold_n[n])} of ${whole(people.gold_n[n])}`,
         h("span", { class: "interval" }, ` ${(100 * people.gold_low[n]).toFixed(0)}–${percent(people.gold_high[n])}`)) : "–") },
-    people.pace && { key: "pace", title: "Seconds each", number: true, minor: true, value: (n) => people.pace[n],
-      help: "Median time from one label to the next, pauses left out", cell: (n) => decimal(people.pace[n], 0) },
+    people.pace && { key: "pace", title: "Seconds per label", number: true, minor: true, value: (n) => people.pace[n],
+      help: "Median time between two labels, without pauses", cell: (n) => decimal(people.pace[n], 0) },
     people.drift && { key: "drift", title: "Drift", number: true, minor: true, value: (n) => people.drift[n],
-      help: "Agreement in the later half of their labels less the earlier, in points; marked where it is sure",
+      help: "Agreement in the second half of the labels minus the first, in percentage points; bold if significant",
       cell: (n) => (people.drift[n] === null ? "–" : h("span", { class: Math.abs(people.drift[n]) > people.drift_reach[n] ? "own" : null }, points(people.drift[n]))) },
     people.group && { key: "group", title: "Group", minor: true, value: (n) => (people.group[n] < 0 ? "" : groups[people.group[n]].name),
       cell: (n) => (people.group[n] < 0 ? "–" : groups[people.group[n]].name) },
   ].filter(Boolean);
 }
 
-// Columns of the file alone.
+// Additional columns of the CSV file.
 function annotatorFile() {
   const plain = ["reach", "probability", "again", "gold_n", "gold_right", "gold_low", "gold_high", "drift_reach"].filter((key) => people[key]);
   return [{ key: "evidence", value: (n) => people.evidence[n] }, ...plain.map((key) => ({ key, value: (n) => people[key][n] }))];
@@ -125,17 +125,17 @@ function annotatorFile() {
 function annotatorPresets() {
   const count = (keep) => people.id.reduce((sum, _, n) => sum + keep(n), 0);
   const words = {
-    spam: "Their labels carry no information about the items: as if drawn from a hat. Set them aside.",
-    "minority view": "Informative, but different from the others: a view of their own, not carelessness. Keep them.",
-    "systematic error": "Informative, but by rule different from everybody: ask whether they misread the task.",
-    typical: "They answer as one of the large views does.",
-    "too few labels": "Their labels can be explained with the items or without: ask for more.",
+    spam: "The labels do not depend on the items, as if chosen at random. Exclude them.",
+    "minority view": "The labels depend on the items but differ from the majority: another view, not carelessness. Keep them.",
+    "systematic error": "The labels depend on the items but follow another rule than everyone else's. Ask whether the task was misunderstood.",
+    typical: "The labels agree with one of the large views.",
+    "too few labels": "The labels do not show whether they depend on the items. Collect more.",
   };
   const some = people.verdict ? Object.keys(VERDICTS).filter((verdict) => people.verdict.includes(verdict)) : [];
-  return [{ key: "all", title: "All, problems first", sort: "verdict" },
+  return [{ key: "all", title: "All", sort: "verdict" },
     { key: "check", title: `To check (${whole(count((n) => people.check[n]))})`, keep: (n) => people.check[n] === 1, sort: "labels", down: true,
-      words: people.verdict ? "Answers that do not depend on the item, follow a rule of their own, or agree far less with the others than is usual. Read the evidence, then set them aside or ask."
-        : "They agree with the others far less than is usual." },
+      words: people.verdict ? "Spam, systematic errors, or agreement far below the median. Read the evidence before excluding anyone."
+        : "Agreement with the others is far below the median." },
     ...some.map((verdict) => ({ key: verdict, title: `${SIGNS[verdict]}${verdict} (${whole(count((n) => people.verdict[n] === verdict))})`,
       words: words[verdict], sort: "labels", down: true, keep: (n) => people.verdict[n] === verdict }))];
 }
@@ -153,7 +153,7 @@ function savePairs() {
   download("pairs", [["annotator", "other", "agreement", "items"], ...rows]);
 }
 
-// Everybody against everybody, ordered by group.
+// Matrix of pairwise agreement, ordered by group.
 function heatMatrix() {
   const { who, share, shared } = data.heat;
   const n = who.length;
@@ -174,23 +174,23 @@ function heatMatrix() {
     people.id[one].length > 12 ? `${people.id[one].slice(0, 11)}…` : people.id[one])) : [];
   const found = who.flatMap((_, a) => who.map((__, b) => share[a * n + b]).filter((value, b) => b !== a && value >= 0));
   const [low, high] = [Math.min(...found), Math.max(...found)];
-  const said = found.length ? `Between ${low} % and ${high} %.` : "No two share enough items.";
-  const sampled = people.id.length > n ? ` The ${n} with the most labels, of ${whole(people.id.length)}.` : "";
-  return [h("p", { class: "note" }, `How often two annotators agree on an item that both labelled, group by group; dark is ${dark.matches ? "seldom" : "often"}. ${said}${sampled} Blank: fewer than three items in common.`),
+  const said = found.length ? `Agreement ranges from ${low} % to ${high} %.` : "No two annotators share enough items.";
+  const sampled = people.id.length > n ? ` Shown are the ${n} of ${whole(people.id.length)} annotators with the most labels.` : "";
+  return [h("p", { class: "note" }, `Agreement of two annotators on the items that both labelled, ordered by group: the ${dark.matches ? "lighter" : "darker"} a cell, the more often the two annotators agree. ${said}${sampled} Blank cells: fewer than three shared items.`),
     svg("svg", { viewBox: `0 0 ${left + n * size} ${n * size}`, class: "matrix", role: "img", id: "agreement-matrix",
-      "aria-label": `Agreement of ${n} annotators with one another. ${said}` }, ...names, svg("g", { transform: `translate(${left} 0)` }, ...cells)),
+      "aria-label": `Pairwise agreement of ${n} annotators. ${said}` }, ...names, svg("g", { transform: `translate(${left} 0)` }, ...cells)),
     h("button", { type: "button", class: "take", onclick: savePairs }, "Download CSV")];
 }
 
 function columnTable(column) {
-  const heads = [[column.name], ["Annotators", "number minor"], ["Labels", "number minor"], ["Agree among themselves", "number"], ["With the others", "number"],
-    ["Their labels beside the others’ on the same items"]];
+  const heads = [[column.name], ["Annotators", "number minor"], ["Labels", "number minor"], ["Agreement within", "number"], ["With others", "number"],
+    ["Labels, and others’ labels of the same items"]];
   const lines = column.values.map((value, v) => {
     const side = column.sides[v];
     const sure = side.gap[1] > 0;
     return h("tr", {}, h("th", { scope: "row" }, value), h("td", { class: "number minor" }, whole(side.n)), h("td", { class: "number minor" }, percent(side.labels)),
       h("td", { class: sure ? "number own" : "number" }, percent(side.within)), h("td", { class: "number" }, percent(side.between)),
-      h("td", { class: "spread" }, bar(side.own, "Theirs"), bar(side.usual, "The others’"), side.words ? h("p", { class: "note" }, side.words) : null));
+      h("td", { class: "spread" }, bar(side.own, "Labels"), bar(side.usual, "Labels of others"), side.words ? h("p", { class: "note" }, side.words) : null));
   });
   return [h("h4", {}, column.name), column.words ? h("p", {}, column.words) : null,
     offered(`by-${column.name}`, column.name, plainTable(null, null, heads, lines))];
@@ -202,8 +202,8 @@ function columnPart() {
   const select = h("select", { id: "column-choice", onchange: (event) => place.replaceChildren(...columnTable(data.columns[Number(event.target.value)]).filter(Boolean)) },
     ...data.columns.map((column, c) => h("option", { value: String(c) }, column.name)));
   place.append(...columnTable(data.columns[0]).filter(Boolean));
-  return h("div", { id: "columns" }, h("h3", {}, "By what is known of the annotators"),
-    h("p", { class: "note" }, "People of one kind are a group, for the labels, where they agree with one another more than with the others (bold: surely so)."),
+  return h("div", { id: "columns" }, h("h3", {}, "By annotator column"),
+    h("p", { class: "note" }, "Annotators with the same value form a group if they agree with one another more than with others (bold: significantly more)."),
     data.columns.length > 1 ? h("div", { class: "tools" }, h("label", { for: select.id }, "Column", select)) : null, legend(), place);
 }
 
@@ -211,7 +211,7 @@ function timePart() {
   const { bins } = data.time;
   const day = (seconds) => new Date(1000 * seconds).toISOString().slice(0, 10);
   const found = bins.map((bin) => bin.agreement).filter((value) => value !== null);
-  const words = `From ${day(bins[0].from)} to ${day(bins[bins.length - 1].to)}, in batches of about ${whole(bins[0].n)} labels: agreement between ${percent(Math.min(...found))} and ${percent(Math.max(...found))}.`;
+  const words = `Agreement with others was between ${percent(Math.min(...found))} and ${percent(Math.max(...found))} from ${day(bins[0].from)} to ${day(bins[bins.length - 1].to)}, in batches of about ${whole(bins[0].n)} labels.`;
   const x = (b) => 30 + (580 * (b + 0.5)) / bins.length;
   const y = (value) => 130 - 120 * value;
   const points_ = bins.map((bin, b) => (bin.agreement === null ? null : `${x(b).toFixed(1)},${y(bin.agreement).toFixed(1)}`)).filter(Boolean).join(" ");
@@ -231,8 +231,8 @@ function showAnnotators() {
     command: () => `dissensus annotators ${runName()} -o annotators.csv` });
   section("annotators", "Annotators",
     people.verdict
-      ? "Spam and a minority view both disagree with the others; only spam tells nothing. Open a row for the evidence."
-      : "This model does not judge annotators; a page of HPGM says who answers without looking and who holds a view of their own.",
+      ? "Both spam and minority views disagree with the majority, but only spam carries no information. Open a row to see the evidence."
+      : "This model gives no verdicts on annotators. Fit HPGM to distinguish spam from minority views.",
     ...data.views.map((view) => h("p", {}, view)), table.element,
-    data.heat ? fold("Who agrees with whom", heatMatrix, "matrix") : null, data.time ? timePart() : null, columnPart());
+    data.heat ? fold("Pairwise agreement", heatMatrix, "matrix") : null, data.time ? timePart() : null, columnPart());
 }

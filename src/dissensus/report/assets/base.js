@@ -1,5 +1,4 @@
-// The page's data, and the few helpers everything else is built from. Text from the data only ever becomes a
-// text node: nothing here reads markup.
+// Data of the page and common helpers. Text from the data only ever becomes a text node, never markup.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const classes = data.classes;
@@ -52,10 +51,12 @@ function decimal(number, digits) {
 
 function percent(share, digits = 0) {
   if (share === null || share === undefined) return "–";
-  return `${(100 * share).toFixed(digits)} %`;
+  const scaled = 100 * share;
+  // ties go to the even number, as in the sentences, so that 79.5 % and 20.5 % add up to 100 %
+  return `${digits === 0 && scaled % 1 === 0.5 ? 2 * Math.round(scaled / 2) : scaled.toFixed(digits)} %`;
 }
 
-// Classes in an order run from light to dark (in the dark, from dark to light); others have a colour each.
+// Ordered classes run from light to dark (reversed in dark mode); nominal classes have one colour each.
 function colour(p) {
   if (!data.ordered) return COLOURS[p % COLOURS.length];
   return `rgb(${along(scaleOf("much"), 0.38 + (0.62 * p) / Math.max(P - 1, 1)).join(",")})`;
@@ -65,7 +66,7 @@ function texture(p) {
   return data.ordered ? "" : TEXTURES[Math.floor(p / COLOURS.length) % TEXTURES.length];
 }
 
-// Paint with a class's colour, again when light and dark change places.
+// Paint with the colour of a class; repainted when the colour scheme changes.
 function dye(element, p) {
   element.dataset.dye = p;
   element.style.backgroundColor = colour(p);
@@ -84,7 +85,7 @@ function legend() {
   return h("ul", { class: "legend", "aria-label": "Classes" }, ...classes.map((_, p) => h("li", {}, classLabel(p))));
 }
 
-// A stacked bar of shares (thousandths), said in words to those who do not see it.
+// A stacked bar of shares, in any unit, with a text alternative.
 function bar(shares, what) {
   const total = shares.reduce((sum, share) => sum + share, 0) || 1;
   const order = shares.map((_, p) => p).filter((p) => shares[p] / total >= 0.005);
@@ -114,7 +115,7 @@ function itemText(i) {
   return items.text ? items.text[i] : items.id[i];
 }
 
-// One hue for much and little, two for more and less: both keep their order for every kind of colour vision.
+// A sequential and a diverging colour scale, both readable with every kind of colour vision.
 const SCALES = {
   light: {
     much: [[255, 255, 255], [205, 224, 241], [110, 172, 214], [33, 113, 181], [8, 48, 107]],
@@ -142,7 +143,7 @@ function luminance(rgb) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-// Colour a cell by a share of a scale, in an ink that stays readable on it.
+// Colour a cell by its value on a scale, with readable text.
 function paint(cell, share, scale = "much") {
   Object.assign(cell.dataset, { share, scale });
   const rgb = along(scaleOf(scale), share);
@@ -156,12 +157,12 @@ dark.addEventListener("change", () => {
   for (const cell of document.querySelectorAll("[data-share]")) paint(cell, Number(cell.dataset.share), cell.dataset.scale);
 });
 
-// A name that may be broken after its punctuation.
+// A name that may wrap after punctuation.
 function breakable(name) {
   return name.split(/(?<=[_/.:-])/).flatMap((part) => [part, h("wbr")]);
 }
 
-// Whatever is behind a fold is made when it is opened first.
+// The content of a fold is created when it is first opened.
 function fold(title, make, id) {
   const body = h("div");
   const box = h("details", { id: id || null }, h("summary", {}, title), body);
@@ -181,7 +182,7 @@ function plainTable(id, caption, heads, lines) {
     h("tbody", {}, ...lines));
 }
 
-// A CSV cell; a text that a spreadsheet would compute gets an apostrophe before it.
+// A CSV cell; text that a spreadsheet would evaluate is prefixed with an apostrophe.
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
@@ -197,7 +198,7 @@ function download(name, rows) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-// A table with a button that gives it away as it stands; numbers lose their signs for thousands and per cent.
+// A table with a download button; numbers are exported without thousands separators and percent signs.
 function offered(name, label, table) {
   const plain = (text) => {
     const bare = text.trim().replaceAll(",", "");
@@ -225,7 +226,7 @@ function runName() {
   return data.run ? shell(data.run) : "RUN";
 }
 
-// Small columns of a histogram: [{title, n}], said in words to those who do not see it.
+// A small histogram of [{title, n}], with a text alternative.
 function histogram(title, bins, words) {
   const most = Math.max(...bins.map((bin) => bin.n), 1);
   const width = 300 / bins.length;

@@ -1,4 +1,4 @@
-// Groups of annotators that the labels bear out, what they disagree about, and the clusters of items.
+// Groups of annotators that the labels confirm, their contrasts, and the clusters of items.
 
 const SHOWN_GROUPS = 6;
 
@@ -7,14 +7,14 @@ function contrastCard(contrast) {
   const rows = list.filter((g) => contrast.shares[g].some((share) => share > 0))
     .flatMap((g) => [`Group ${groups[g].name}`, bar(contrast.shares[g], `Group ${groups[g].name}`)]);
   return h("div", { class: "card" }, h("p", {}, contrast.says), h("div", { class: "pair" }, ...rows),
-    contrast.items.length ? h("h4", {}, "Such as") : null, ...contrast.items.slice(0, 3).map(quote));
+    contrast.items.length ? h("h4", {}, "Examples") : null, ...contrast.items.slice(0, 3).map(quote));
 }
 
 function groupCard(g) {
   const group = groups[g];
   const size = `${whole(group.n)} annotator${group.n === 1 ? "" : "s"}, ${percent(group.labels)} of the labels`;
   return h("div", { class: "card" }, h("h3", {}, `Group ${group.name}`), h("p", { class: "note" }, size), h("p", {}, group.words),
-    h("div", { class: "pair" }, "Its answers", bar(group.own, "Its answers"), "The others", bar(group.usual, "The others' answers to the same items")));
+    h("div", { class: "pair" }, "Group", bar(group.own, "Labels of the group"), "Others", bar(group.usual, "Labels of the others for the same items")));
 }
 
 function groupCards() {
@@ -27,20 +27,23 @@ function groupCards() {
   return [cards, more];
 }
 
+function clusterName(k) {
+  return clusters.true_classes ? `True class ‘${classes[k]}’` : `Cluster ${k + 1}`;
+}
+
 function clusterCard(cluster, k) {
-  const name = clusters.true_classes ? `True class ‘${classes[k]}’` : `Cluster ${k + 1}`;
-  return h("div", { class: "card" }, h("h3", {}, name), h("p", { class: "note" }, `${cluster.words}.`), bar(cluster.counts, "Labels given"),
+  return h("div", { class: "card" }, h("h3", {}, clusterName(k)), h("p", { class: "note" }, `${cluster.words}.`), bar(cluster.counts, "Labels given"),
     cluster.items.length ? h("h4", {}, "Typical items") : null, ...cluster.items.slice(0, 3).map(quote));
 }
 
 function groupWords() {
-  const from = clusters.borrowed ? `a small model fitted beside this one (${clusters.source})` : clusters.source;
+  const from = clusters.borrowed ? `a small model fitted for this purpose, ${clusters.source},` : clusters.source;
   if (groups.length) {
-    return `Found by ${from}, and borne out by the labels: members of a group agree with one another more than with the others.`;
+    return `Groups of annotators found by ${from} and confirmed by the labels: members of a group agree with one another more than with others.`;
   }
   return people
-    ? `The labels bear out no groups of annotators: nobody surely agrees more with some than with the others (looked for by ${from}).`
-    : "The labels name no annotators, so there are no groups of them.";
+    ? `The labels show no groups of annotators that agree with one another significantly more than with others; the search used ${from.replace(/,$/, "")}.`
+    : "The data do not identify annotators, so there are no groups.";
 }
 
 function showClusters() {
@@ -48,9 +51,9 @@ function showClusters() {
   const parts = [];
   if (groups.length) parts.push(...groupCards());
   if (clusters.contrasts.length) {
-    parts.push(h("h3", {}, "What the groups disagree about"), h("div", { class: "cards" }, ...clusters.contrasts.map(contrastCard)));
+    parts.push(h("h3", {}, "Largest contrasts between groups"), h("div", { class: "cards" }, ...clusters.contrasts.map(contrastCard)));
   }
-  parts.push(fold(`${clusters.items.length} clusters of items that are labelled alike`,
+  parts.push(fold(`${clusters.items.length} clusters of similarly labelled items`,
     () => h("div", { class: "cards" }, ...clusters.items.map(clusterCard)), "clusters"));
   section("groups", "Groups", groupWords(), legend(), ...parts);
 }

@@ -1,22 +1,23 @@
-// The models: how well each foresees labels it has not seen, the search, the trace, and what is in the data.
+// Models: comparison on held-out labels, the search and the trace; and the labels of the data.
 
 function heldOutTable() {
   const rows = data.quality.held_out;
-  if (!rows.length) return h("p", { class: "note" }, "No labels were hidden, so models are not compared here.");
+  if (!rows.length) return h("p", { class: "note" }, "No labels were held out, so there is no comparison of models.");
   const chance = (score) => (score === null ? null : Math.exp(score));
   const behind = ([mean, error, tied]) => (mean === null || error === null ? "" : mean === 0 ? "best" : `${decimal(mean, 3)} ± ${decimal(error, 3)}${tied ? ", tied" : ""}`);
   const lines = rows.map((row) => h("tr", { class: row.own ? "own" : null },
-    h("th", { scope: "row" }, row.own ? `${row.title} (this report)` : row.title),
+    h("th", { scope: "row" }, row.own ? `${row.title}, this report` : row.title),
     h("td", {}, h("span", {}, chance(row.score) === null ? "0 %" : percent(chance(row.score), 1)), meter(chance(row.score) || 0, !row.own)),
     h("td", { class: "number" }, row.score === null ? "−∞" : decimal(row.score, 3)),
     h("td", { class: "number" }, behind(row.behind)),
     h("td", { class: "number minor" }, row.score_items === null ? "−∞" : decimal(row.score_items, 3)),
     h("td", { class: "number minor" }, behind(row.behind_items))));
-  const heads = [["Model"], ["Probability"], ["Log-likelihood", "number"], ["Behind the best", "number"], ["Annotator unknown", "number minor"], ["Behind the best", "number minor"]];
-  const caption = `${whole(rows[0].n)} labels were hidden from each model and then foretold: the probability it gave them `
-    + "(geometric mean), and the log-likelihood per label in nats. Higher is better. How far a model is behind the best has its "
-    + "standard error, paired over items; models less than two of them apart are tied.";
-  return offered("held-out", "Hidden labels", plainTable("held-out", caption, heads, lines));
+  const heads = [["Model"], ["Probability"], ["Given item and annotator", "number"], ["Gap", "number"], ["Given the item only", "number minor"], ["Gap", "number minor"]];
+  const caption = `How well each model predicts ${whole(rows[0].n)} held-out labels: the geometric mean of the probabilities that it gives them, `
+    + "and their mean log-probability (nats). Higher is better. Gaps to the best model have standard errors, paired over items; "
+    + "models within two standard errors are tied. In the last two columns, the models predict the labels without knowing the annotator."
+    + (data.true_classes ? "" : " Unless a model is named, dissensus fit uses these two columns to choose. If several models are tied, it takes HPGM (or its form for ordered classes) if that is one of them, and otherwise the simplest.");
+  return offered("held-out", "Held-out labels", plainTable("held-out", caption, heads, lines));
 }
 
 function balance() {
@@ -30,21 +31,21 @@ function balance() {
 function showData() {
   const found = data.data;
   const facts = [
-    found.pairwise === null ? null : `Two annotators of an item agree in ${percent(found.pairwise)} of the cases.`,
-    found.consistency === null ? null : `Of labels that one annotator gave an item twice, ${percent(found.consistency)} are alike.`,
+    found.pairwise === null ? null : `Two annotators who labelled the same item agree with probability ${percent(found.pairwise)}.`,
+    found.consistency === null ? null : `Two labels of the same item by the same annotator agree with probability ${percent(found.consistency)}.`,
     found.n_unlabelled ? `${whole(found.n_unlabelled)} items have no label.` : null,
-    `α is at the ${found.level} level.`,
+    `Krippendorff’s α treats the labels as ${found.level}${found.level === "nominal" ? " (unordered)" : ""}.`,
   ].filter(Boolean);
   section("labels", "Labels", facts.join(" "), balance(), ...found.notes.map((note) => h("p", { class: "note" }, note)));
 }
 
 function showModels() {
-  const copy = data.command ? copyButton(() => data.command, "Copy as command") : null;
-  section("models", "Model", `This page: ${data.model}.`,
-    fold("How models compare on labels they have not seen", () => [heldOutTable(), data.quality.worth ? h("p", { class: "note" }, data.quality.worth.words) : null], "comparison"),
-    data.search ? fold("The search over numbers of clusters", surface, "search") : null,
-    data.trace ? fold("The trace of the fit", traceChart, "trace") : null,
-    data.command ? h("h3", {}, "The command that made this") : null,
+  const copy = data.command ? copyButton(() => data.command, "Copy the command") : null;
+  section("models", "Model", `This report uses ${data.model}.`,
+    fold("Comparison of models on held-out labels", () => [heldOutTable(), data.quality.efficiency ? h("p", { class: "note" }, data.quality.efficiency.words) : null], "comparison"),
+    data.search ? fold("Search over numbers of clusters", surface, "search") : null,
+    data.trace ? fold("Convergence of the fit", traceChart, "trace") : null,
+    data.command ? h("h3", {}, "Command") : null,
     data.command ? h("pre", { id: "command", tabindex: "0" }, data.command) : null, copy);
 }
 
@@ -60,8 +61,8 @@ function surface() {
     return cell;
   })));
   return h("div", {},
-    h("p", {}, `${whole(n)} cells were tried; K = ${winner[0]} clusters of items and L = ${winner[1]} groups of annotators won (outlined). `
-      + "Scores are the winner’s, less what a cell is behind it on the same splits; higher is better."),
+    h("p", {}, `Of ${whole(n)} settings, K = ${winner[0]} item clusters and L = ${winner[1]} annotator clusters scored best (outlined). `
+      + "Every other score is the best score minus the mean difference on the splits that both settings share; higher is better."),
     offered("search", "Scores over K and L",
       h("table", { class: "heat", id: "surface" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "K \\ L"),
         ...l.map((number) => h("th", { scope: "col" }, String(number))))), h("tbody", {}, ...lines))));
@@ -75,7 +76,11 @@ function traceChart() {
   const y = (i) => 190 - (170 * (objective[i] - low)) / (high - low || 1);
   const points = iteration.map((_, i) => `${x(i).toFixed(1)},${y(i).toFixed(1)}`).join(" ");
   const mark = (left, down, text, anchor) => svg("text", { x: left, y: down, "text-anchor": anchor }, text);
-  const words = `From ${objective[0].toPrecision(6)} to ${objective[objective.length - 1].toPrecision(6)} in ${last} iterations; stopped by ${stopped}.`;
+  const ends = [objective[0], objective[objective.length - 1]];
+  const reasons_ = { tolerance: "because the change fell below the tolerance", max_iter: "at the maximum number of iterations",
+    patience: "because the objective no longer improved" };
+  const words = `The objective ${ends[0] > ends[1] ? "fell" : "rose"} from ${ends[0].toPrecision(6)} to ${ends[1].toPrecision(6)} in ${last} iterations; `
+    + `the fit stopped ${reasons_[stopped] || `by: ${stopped}`}.`;
   return h("div", {}, h("p", {}, words),
     svg("svg", { viewBox: "0 0 640 225", class: "plot", role: "img", "aria-label": `Objective by iteration. ${words}` },
       svg("line", { x1: 70, y1: 190, x2: 630, y2: 190, class: "axis" }), svg("line", { x1: 70, y1: 20, x2: 70, y2: 190, class: "axis" }),

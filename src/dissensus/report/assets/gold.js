@@ -1,4 +1,4 @@
-// Where gold labels are known: how right the labels are, by class, and what is taken for what.
+// Gold labels: accuracy by class, and confusion with the model's labels.
 
 function showGold() {
   const { gold } = data;
@@ -10,14 +10,14 @@ function showGold() {
     return h("tr", {}, h("th", { scope: "row" }, classLabel(p)), h("td", { class: "number" }, whole(gold.classes[p])),
       h("td", { class: "number" }, percent(raw[p])), h("td", { class: "number" }, percent(model[p])));
   });
-  const table = plainTable("gold-classes", null, [["Gold class"], ["Items", "number"], ["Most frequent label right", "number"], ["Model right", "number"]], lines);
+  const table = plainTable("gold-classes", null, [["Gold label"], ["Items", "number"], ["Accuracy of the most frequent label", "number"], ["Accuracy of the model", "number"]], lines);
   const cells = rows.map((p) => h("tr", {}, h("th", { scope: "row" }, classLabel(p)), ...gold.confusion[p].map((n) => {
     return paint(h("td", {}, whole(n)), n / (gold.classes[p] || 1));
   })));
-  const matrix = h("table", { class: "heat", id: "gold-confusion" }, h("caption", {}, "Items by gold class (rows) and the model’s label (columns)"),
+  const matrix = h("table", { class: "heat", id: "gold-confusion" }, h("caption", {}, "Items by gold label (rows) and the model’s label (columns)"),
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Gold"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))))), h("tbody", {}, ...cells));
-  const how = gold.crossed ? " (each item by a fit that saw the gold of others alone)" : "";
-  const link = h("a", { href: "#items", "data-preset": "wrong" }, "Show the items where gold differs");
-  section("gold", "Gold labels", `On ${whole(gold.n)} items with gold the most frequent label is right on ${ends(gold.raw)} and the model’s on ${ends(gold.model)}${how}; 95 % intervals, ties counted in part.`,
-    h("p", {}, link), h("div", { class: "columns" }, offered("gold-classes", "Right, by gold class", table), offered("gold-confusion", "Gold class and model’s label", matrix)));
+  const how = gold.crossed ? " (each item evaluated by a fit without its own gold label)" : "";
+  const link = h("a", { href: "#items", "data-preset": "wrong" }, "Show items that differ from gold");
+  section("gold", "Gold labels", `On ${whole(gold.n)} items with a gold label, the accuracy of the most frequent label is ${ends(gold.raw)} and that of the model ${ends(gold.model)}${how}. Intervals have a level of 95 %; ties count in part.`,
+    h("p", {}, link), h("div", { class: "columns" }, offered("gold-classes", "Accuracy by gold label", table), offered("gold-confusion", "Gold label and model’s label", matrix)));
 }

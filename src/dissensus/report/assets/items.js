@@ -1,4 +1,4 @@
-// Items: one table, looked at in several ways.
+// Items: one table with several presets.
 
 const rowStarts = [0];
 if (data.rows.size) for (const size of data.rows.size) rowStarts.push(rowStarts[rowStarts.length - 1] + size);
@@ -13,7 +13,7 @@ function flagged(flag) {
   return items.flags.reduce((sum, flags) => sum + ((flags & FLAGS[flag]) > 0), 0);
 }
 
-// How often each class was given to an item.
+// Number of labels of each class for an item.
 function labelCounts(i) {
   if (!data.rows.size) return data.rows.counts.slice(i * P, (i + 1) * P);
   const counts = new Array(P).fill(0);
@@ -31,14 +31,14 @@ function top(i) {
   return items.p[i * P + items.label[i]];
 }
 
-function sureWords(i) {
+function intervalWords(i) {
   const ends = [items.low[i], items.high[i]].map((end) => percent(end / 1000));
-  return `Of the population, between ${ends[0]} and ${ends[1]} would answer ‘${classes[items.label[i]]}’ (90 % interval, ${data.intervals}); `
-    + `it is the most common answer with probability ${percent(items.sure[i])}. `
-    + `One more label would narrow the interval by ${decimal(items.next[i] / 10, 1)} points.`;
+  return `Between ${ends[0]} and ${ends[1]} of the population would answer ‘${classes[items.label[i]]}’ (90 % interval, ${data.intervals}); `
+    + `it is the most common answer with probability ${percent(items.p_top[i])}. `
+    + `One more label would narrow the interval by about ${decimal(items.next[i] / 10, 1)} percentage points.`;
 }
 
-// Who said what, by name.
+// Names of the annotators who chose a class.
 function whoSaid(i, p) {
   const names = [];
   for (let row = rowStarts[i]; row < rowStarts[i + 1]; row += 1) {
@@ -57,14 +57,14 @@ function itemDetail(i) {
   const lines = order.map((p) => h("tr", {}, h("th", { scope: "row" }, classLabel(p)),
     h("td", { class: "number" }, whole(given[p])), h("td", { class: "number" }, percent(items.p[i * P + p] / 1000)),
     named ? h("td", { class: "who" }, whoSaid(i, p).join(", ")) : null));
-  const heads = [["Answer"], ["Labels", "number"], ["Population", "number"], ...(named ? [["Who said it"]] : [])];
+  const heads = [["Answer"], ["Labels", "number"], ["Population", "number"], ...(named ? [["Annotators"]] : [])];
   const gold = items.gold && items.gold[i] >= 0 ? h("p", {}, "Gold: ", classLabel(items.gold[i])) : null;
   return h("div", {},
     items.text && items.text[i] ? h("p", { class: "full" }, items.text[i]) : null, gold,
-    reasons.has(i) ? h("p", {}, h("strong", {}, "Why not the most frequent label: "), reasons.get(i)) : null,
+    reasons.has(i) ? h("p", {}, h("strong", {}, "Differs from the majority: "), reasons.get(i)) : null,
     scrolled(`Labels of ${items.id[i]}`, plainTable(null, null, heads, lines)),
-    items.sure ? h("p", { class: "note" }, sureWords(i)) : null,
-    clusters ? h("p", { class: "note" }, `Labelled like ${clusters.items[items.cluster[i]].words}.`) : null);
+    items.p_top ? h("p", { class: "note" }, intervalWords(i)) : null,
+    clusters ? h("p", { class: "note" }, `${clusterName(items.cluster[i])}${clusters.borrowed ? ` of the grouping model, ${clusters.source}` : ""}: ${clusters.items[items.cluster[i]].words}.`) : null);
 }
 
 function intervalCell(i) {
@@ -72,7 +72,7 @@ function intervalCell(i) {
 }
 
 function labelCell(i) {
-  const mark = has(i, "overturned") ? h("span", { class: "mark", title: "Not the most frequent label" }, "↺") : null;
+  const mark = has(i, "overturned") ? h("span", { class: "mark", title: "Differs from the majority" }, "↺") : null;
   const wrong = has(i, "wrong") ? h("span", { class: "mark bad", title: `Gold: ${classes[items.gold[i]]}` }, "≠ gold") : null;
   return h("span", {}, classLabel(items.label[i]), mark, wrong);
 }
@@ -81,24 +81,24 @@ function itemColumns() {
   return [
     { key: "item", title: items.text ? "Text" : "Item", value: (i) => items.id[i], cell: subject, wide: "subject" },
     { key: "label", title: "Label", minor: true, value: (i) => classes[items.label[i]], cell: labelCell,
-      help: data.true_classes ? "The class that the model holds to be true" : "The population's most common answer, by the model" },
-    { key: "distribution", title: "Population", wide: "spread", help: "What the population would answer; sorts by the share of the label",
+      help: data.true_classes ? "Most probable true class according to the model" : "Most common answer in the population according to the model" },
+    { key: "distribution", title: "Population", wide: "spread", help: "Distribution of answers in the population according to the model; sorted by the share of the label",
       value: (i) => top(i), csv: (i) => top(i) / 1000,
       cell: (i) => h("div", {}, h("span", { class: "only-narrow" }, labelCell(i)), bar(shares(i), "Population")) },
-    items.sure && { key: "share", title: "Share (90 %)", help: "Share of the label in the population, and its 90 % interval", number: true, minor: true,
+    items.p_top && { key: "share", title: "Share (90 % interval)", help: "Share of the label in the population, and its 90 % interval; sorted by the width of the interval", number: true, minor: true,
       value: (i) => items.high[i] - items.low[i], cell: intervalCell, csv: (i) => `${items.low[i] / 1000} to ${items.high[i] / 1000}` },
-    { key: "agreed", title: "Agreed", help: "Share of the item's labels that are the most frequent one", number: true, minor: true,
+    { key: "agreed", title: "Agreement", help: "Share of the item's labels with the most frequent answer", number: true, minor: true,
       value: (i) => items.agreed[i], csv: (i) => items.agreed[i] / 1000, cell: (i) => (items.n[i] ? percent(items.agreed[i] / 1000) : "–") },
-    { key: "labels", title: "Labels", help: "How many labels the item has", number: true, minor: true, value: (i) => items.n[i],
+    { key: "labels", title: "Labels", help: "Number of labels of the item", number: true, minor: true, value: (i) => items.n[i],
       cell: (i) => whole(items.n[i]) },
-    items.next && { key: "next", title: "Next label", help: "By how many points one more label would narrow the interval", number: true, minor: true,
-      value: (i) => items.next[i], csv: (i) => items.next[i] / 1000, cell: (i) => `−${decimal(items.next[i] / 10, 1)}` },
+    items.next && { key: "next", title: "Narrowing", help: "Percentage points by which one more label is expected to narrow the 90 % interval (full width)", number: true, minor: true,
+      value: (i) => items.next[i], csv: (i) => items.next[i] / 1000, cell: (i) => decimal(items.next[i] / 10, 1) },
   ].filter(Boolean);
 }
 
-// Columns of the file alone.
+// Additional columns of the CSV file.
 function fileColumns() {
-  return [items.sure && { key: "sure", value: (i) => items.sure[i] },
+  return [items.p_top && !classes.includes("top") && { key: "p_top", value: (i) => items.p_top[i] },
     { key: "most_frequent", value: (i) => (items.most[i] < 0 ? "" : classes[items.most[i]]) },
     items.gold && { key: "gold", value: (i) => (items.gold[i] < 0 ? "" : classes[items.gold[i]]) },
     clusters && { key: "cluster", value: (i) => items.cluster[i] + 1 },
@@ -112,20 +112,20 @@ function itemPresets() {
   return [
     { key: "all", title: "All" },
     { key: "adjudicate", title: `To adjudicate (${n("adjudicate")})`, keep: (i) => has(i, "adjudicate"), sort: "labels", down: true,
-      words: "Nearly a draw: the two most frequent answers are at most a fifth of the labels apart, and more labels would hardly tell. Let somebody decide, or keep both." },
-    { key: "more", title: `Need a label (${n("more")})`, keep: (i) => has(i, "more"), sort: items.next ? "next" : "labels", down: Boolean(items.next),
-      words: items.sure ? "The label is the population's most common answer with a probability below 90 %; where one more label tells most, first."
-        : "Items with far fewer labels than the others." },
+      words: `Among the labels, the two most frequent answers are at most 20 percentage points apart${items.p_top ? ", and the model is unsure which is more common" : ""}. Have an expert decide, or keep both answers.` },
+    { key: "more", title: `Need labels (${n("more")})`, keep: (i) => has(i, "more"), sort: items.next ? "next" : "labels", down: Boolean(items.next),
+      words: items.p_top ? "The probability that the label is the population’s most common answer is below 90 %. Sorted by the expected narrowing of the interval by one more label."
+        : "Items with far fewer labels than usual." },
     { key: "contested", title: `No clear answer (${whole(contested)})`, keep: (i) => !has(i, "clear_model"), sort: "distribution",
-      words: "By the model no answer has two thirds of the population; the most divided first." },
-    { key: "overturned", title: `Not the most frequent label (${n("overturned")})`, keep: (i) => has(i, "overturned"), sort: "distribution", down: true,
-      words: "The model does not give the label that was given most often. Open an item to see why." },
-    items.gold && { key: "wrong", title: `Gold differs (${n("wrong")})`, keep: (i) => has(i, "wrong"), sort: "distribution", down: true,
-      words: "The model's label is not the gold one; the surest first. Some of these are errors in the gold labels." },
-    { key: "clear_raw", title: `Clear as labelled (${n("clear_raw")})`, quiet: true, keep: (i) => has(i, "clear_raw"),
-      words: "At least two in three of the labels given are the same." },
-    { key: "clear_model", title: `Clear by the model (${n("clear_model")})`, quiet: true, keep: (i) => has(i, "clear_model"),
-      words: "By the model at least two in three of the population would give the same answer." },
+      words: "According to the model, no answer is shared by two thirds of the population; the most divided items first." },
+    { key: "overturned", title: `Differs from the majority (${n("overturned")})`, keep: (i) => has(i, "overturned"), sort: "distribution", down: true,
+      words: "The model's label is not the most frequent one. Open an item to see the reason." },
+    items.gold && { key: "wrong", title: `Differs from gold (${n("wrong")})`, keep: (i) => has(i, "wrong"), sort: "distribution", down: true,
+      words: "The model's label is not the gold label; the most certain first. Some of these may be errors in the gold labels." },
+    { key: "clear_raw", title: `Clear in the raw labels (${n("clear_raw")})`, quiet: true, keep: (i) => has(i, "clear_raw"),
+      words: "At least two thirds of the raw labels agree." },
+    { key: "clear_model", title: `Clear according to the model (${n("clear_model")})`, quiet: true, keep: (i) => has(i, "clear_model"),
+      words: "According to the model, at least two thirds of the population would give the same answer." },
   ].filter(Boolean);
 }
 
@@ -164,8 +164,13 @@ function quote(i) {
 }
 
 function agreementBins() {
-  const bins = Array.from({ length: 10 }, (_, b) => ({ title: `${10 * b}–${10 * b + 10} % alike`, short: `${10 * b + 10} %`, n: 0 }));
-  for (let i = 0; i < M; i += 1) if (items.n[i] > 1) bins[Math.max(0, Math.min(9, Math.ceil(items.agreed[i] / 100) - 1))].n += 1;
+  // the most frequent of P answers has a share of at least 1 / P
+  const bins = Array.from({ length: 10 }, (_, b) => {
+    const low = Math.max(10 * b + 1, Math.round(100 / P));
+    const short = `${10 * b + 10} %`;
+    return { title: `${low < 10 * b + 10 ? `${low}–` : ""}${short} agree`, short, n: 0 };
+  });
+  for (let i = 0; i < M; i += 1) if (items.n[i] > 1) bins[Math.max(0, Math.ceil(Math.round(items.agreed[i] / 10) / 10) - 1)].n += 1;
   return bins.slice(bins.findIndex((bin) => bin.n) < 0 ? 0 : bins.findIndex((bin) => bin.n));
 }
 
@@ -184,12 +189,12 @@ function sizeBins() {
 function showItems() {
   const [, low, median, high] = data.data.per_item;
   const two = data.true_classes
-    ? " The label is the class that the model holds to be true; the distribution is how sure it is of each class." : "";
-  section("items", "Items", `Click a row to see who said what.${two}`,
+    ? " The label is the most probable true class, and the distribution gives the probability of each class." : "";
+  section("items", "Items", `Open a row to see the labels of the item.${two}`,
     h("div", { class: "histograms" },
-      histogram("How much of an item’s labels agree", agreementBins(), `${percent(data.data.unanimous)} of the items with two labels or more are unanimous.`),
+      histogram("Agreement on an item", agreementBins(), `Share of the labels with the most frequent answer; ${percent(data.data.unanimous)} of the items with two or more labels are unanimous.`),
       low === high && !data.data.n_unlabelled
         ? h("p", { class: "note" }, `Every item has ${whole(low)} label${low === 1 ? "" : "s"}.`)
-        : histogram("Labels per item", sizeBins(), `Median ${median}, from ${whole(low)} to ${whole(high)}.`)),
+        : histogram("Labels per item", sizeBins(), `Median ${median}, range ${whole(low)} to ${whole(high)}.`)),
     legend(), itemTable.element);
 }

@@ -1,11 +1,11 @@
-// The map: every item a point, near ones alike. Pointing at one, or walking with the arrow keys, shows it.
+// Map of the items, in which similar items are close. Point at an item, or move with the arrow keys.
 
 const MARGIN = 18;
 
 class ItemMap {
   constructor() {
     this.canvas = h("canvas", { tabindex: "0", role: "img", id: "map-canvas",
-      "aria-label": "Map of the items. Use the arrow keys to walk from item to item, Enter to look at one." });
+      "aria-label": "Map of the items. Use the arrow keys to move between items, and Enter to open one." });
     this.bubble = h("div", { class: "bubble", id: "map-bubble", hidden: "" });
     this.said = h("span", { class: "sr", role: "status" });
     this.frame = h("div", { class: "map" }, this.canvas, this.bubble, this.said);
@@ -20,7 +20,7 @@ class ItemMap {
   }
 
   choices() {
-    return [["label", "label"], clusters && ["cluster", "cluster"], ["agreed", "agreement of the labels"]].filter(Boolean);
+    return [["label", "label"], clusters && ["cluster", "cluster"], ["agreed", "agreement"]].filter(Boolean);
   }
 
   element() {
@@ -81,8 +81,8 @@ class ItemMap {
     if (this.key === "label") this.legend.replaceChildren(legend());
     else if (this.key === "cluster") {
       const again = clusters.items.length > MAP_COLOURS ? " (colours repeat after eight)" : "";
-      this.legend.replaceChildren(h("p", { class: "note" }, `A colour for every cluster${again}.`));
-    } else this.legend.replaceChildren(h("p", { class: "note" }, "The stronger the colour, the more."));
+      this.legend.replaceChildren(h("p", { class: "note" }, `One colour per cluster${again}.`));
+    } else this.legend.replaceChildren(h("p", { class: "note" }, "Stronger colours mean more agreement."));
   }
 
   nearest(x, y, reach) {
@@ -100,7 +100,7 @@ class ItemMap {
     this.show(this.nearest(event.clientX - box.left, event.clientY - box.top, 24));
   }
 
-  // The nearest item that lies mostly in the arrow's direction.
+  // Move to the nearest item in the direction of the arrow.
   walk(event) {
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     if (event.key === "Enter" && this.current >= 0) itemTable.reveal(this.current);
@@ -143,6 +143,6 @@ class ItemMap {
 
 function showMap() {
   const map = new ItemMap();
-  section("map", "Map", `Every item is a point, and near ones are alike: ${data.map.words}.`, ...map.element());
+  section("map", "Map", `Every point is an item, and similar items are close together. The axes are ${data.map.words}.`, ...map.element());
   map.start();
 }

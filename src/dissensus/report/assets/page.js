@@ -1,4 +1,4 @@
-// Put the sections in order, and keep the navigation in step with the reading.
+// Order of the sections, and navigation that follows the reading position.
 
 function amounts() {
   const { n_items: n, n_annotators: people_, n_labels: labels } = data.data;
@@ -35,12 +35,12 @@ function sinceTable(id, caption, heads, rows) {
 function showSince() {
   const { since } = data;
   if (!since) return;
-  section("since", `Since ${since.name}`, since.says,
-    sinceTable("flipped", "Items whose label changed", [["item"], ["before"], ["now"], ["new labels"]], since.flipped),
-    sinceTable("verdicts", "Annotators whose verdict changed", [["annotator"], ["before"], ["now"]], since.verdicts));
+  section("since", `Changes since ${since.name}`, since.says,
+    sinceTable("flipped", "Items whose label changed", [["Item"], ["Before"], ["Now"], ["New labels"]], since.flipped),
+    sinceTable("verdicts", "Annotators whose verdict changed", [["Annotator"], ["Before"], ["Now"]], since.verdicts));
 }
 
-// Numbers and sentences lead to the table that they count, filtered.
+// Numbers and sentences link to the table they count, with its filter.
 function links() {
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-preset]");

@@ -1,5 +1,5 @@
-// A table that sorts, searches, filters, opens its rows and can be taken away as a file; one page of it is in
-// the document at a time.
+// A table with sorting, search, filters, expandable rows and CSV download. Only one page of rows is in the
+// document at a time.
 
 const tables = {};
 
@@ -47,14 +47,14 @@ class DataTable {
     const field = h("input", { type: "search", id: `${this.id}-search`, autocomplete: "off",
       oninput: (event) => this.search(event.target.value) });
     const take = h("button", { type: "button", class: "take", onclick: () => this.save() }, "Download CSV");
-    const again = this.command ? copyButton(() => this.command(this.presets[this.place] || {}), "Copy as command") : null;
+    const again = this.command ? copyButton(() => this.command(this.presets[this.place] || {}), "Copy a command for this table") : null;
     return h("div", {},
       this.chips.length > 1 ? h("div", { class: "tools chips", role: "group", "aria-label": "Show" }, ...this.chips) : null,
       h("div", { class: "tools" }, h("label", { class: "search", for: field.id }, "Search", field),
         ...this.filters.map((filter, place) => this.selector(filter, place)), h("span", { class: "ends" }, take, again)));
   }
 
-  // A list to choose from, or, of very many, a field that completes.
+  // A list of choices or, for very many, a field with completion.
   selector(filter, place) {
     const id = `${this.id}-filter-${place}`;
     const set = (value) => {
@@ -91,7 +91,7 @@ class DataTable {
     this.refresh();
   }
 
-  // Show what a number or a sentence elsewhere speaks of.
+  // Show the rows that a number or sentence elsewhere refers to.
   show(key) {
     this.chosen.clear();
     for (const field of this.element.querySelectorAll("input, select")) field.value = "";
@@ -99,7 +99,7 @@ class DataTable {
     this.choose(Math.max(0, this.presets.findIndex((preset) => preset.key === key)));
   }
 
-  // What is shown now, in its order, as a file.
+  // Download the rows shown, in their order.
   save() {
     const columns = this.columns.concat(this.more);
     const value = (column, i) => (column.csv || column.value)(i);
@@ -133,7 +133,7 @@ class DataTable {
     this.render();
   }
 
-  // Numbers as they are; texts by their place in the order of all, which is found once.
+  // Sort keys: numbers as they are, texts by their rank.
   keysOf(column) {
     const values = Array.from({ length: this.size }, (_, i) => column.value(i));
     if (!values.some((value) => typeof value === "string")) return values;
@@ -165,7 +165,7 @@ class DataTable {
     this.body.replaceChildren(...shown.flatMap((i) => this.row(i)));
     const n = this.rows.length;
     this.status.textContent = n
-      ? `${whole(start + 1)}–${whole(start + shown.length)} of ${whole(n)}` : "Nothing matches.";
+      ? `${whole(start + 1)}–${whole(start + shown.length)} of ${whole(n)}` : "No matches.";
     this.renderPager(Math.ceil(n / this.pageSize));
   }
 
@@ -194,7 +194,7 @@ class DataTable {
         onclick: () => this.open(i) }, content);
       return h("th", { scope: "row", class: this.classOf(column) }, button);
     });
-    // A click anywhere in the row opens it; what was selected or clicked for itself is left alone.
+    // A click anywhere in the row opens it, except on controls or selected text.
     const row = h("tr", { class: open ? "row open" : "row", "data-row": i, onclick: (event) => {
       if (!event.target.closest("button, a, input, select") && !String(getSelection())) this.open(i);
     } }, ...cells);
@@ -209,7 +209,7 @@ class DataTable {
     if (row) row.focus();
   }
 
-  // Bring one row into view and open it, whatever is being shown.
+  // Scroll to a row and open it, whatever filter is active.
   reveal(i) {
     this.show(this.presets[0].key);
     this.page = Math.max(0, Math.floor(this.rows.indexOf(i) / this.pageSize));

@@ -1,4 +1,4 @@
-"""What a trained LDL-NM is asked: distributions over all annotators, and the embedding of an unknown one."""
+"""Inference with a trained LDL-NM: distributions over all annotators, and embeddings of new annotators."""
 
 from __future__ import annotations
 
@@ -16,24 +16,22 @@ from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import kl_rows
 from dissensus.numerics import Array
-from dissensus.text.ldlnm.network import HEADS, NUMBERS_PER_BLOCK, Network, inputs, pair_logits, side_by_side
-from dissensus.text.learners.torch_tools import to_numpy
+from dissensus.text.ldlnm.network import HEADS, NUMBERS_PER_BLOCK, Network, Pairs, inputs, join, pair_logits
+from dissensus.text.learners.base import to_numpy
 
 if TYPE_CHECKING:
     from dissensus.text.ldlnm.model import LDLNM
 
-HALVINGS = 40  # of a step before a row counts as settled
+MAX_STEP_HALVINGS = 40  # a row whose step was halved this often has converged
 
 
 # ---- distributions ---------------------------------------------------------------------------------------
 
 
 @torch.inference_mode()
-def pair_distributions(
-    network: Network, x: Tensor, z_A: Tensor, item: Tensor, annotator: Tensor, head: str
-) -> Tensor:
-    """(pairs, P): the networks' mean for pairs given by their rows in x and z_A."""
-    blocks = pair_logits(network, x, z_A, item, annotator, head)
+def pair_distributions(network: Network, x: Tensor, z_A: Tensor, pairs: Pairs, head: str) -> Tensor:
+    """Return the mean prediction of the networks, (pairs, P), for pairs of rows of x and z_A."""
+    blocks = pair_logits(network, x, z_A, pairs, head)
     return torch.cat([logits.softmax(dim=1).mean(dim=0).T for logits in blocks])
 
 
@@ -48,36 +46,37 @@ def ensemble(
     projected: bool = True,
     noise: torch.Generator | None = None,
 ) -> Tensor:
-    """(items, P): every annotator predicts, and the crowd's answer is the mean, or the votes, of all.
+    """Return the mean prediction, or the votes, of all annotators for each item, (items, P).
 
-    ``shares`` (annotators,) weigh the annotators and sum to one. With ``reduce="mode"`` an entry is the
-    share of annotators whose best guess it is, so the largest entry is the mode of their guesses. Without
-    ``projected``, W_P is left out, as the paper's ensemble equation is printed; ``noise`` leaves dropout on.
+    ``shares`` (annotators,) are weights that sum to one. With ``reduce="mode"`` an entry is the share of
+    annotators whose most probable class it is. Without ``projected``, W_P is omitted, as in the paper's
+    ensemble equation; ``noise`` switches dropout on.
     """
     (S, N, _), (P, J) = z_A.shape, network.W_y.shape[2:]
     of_annotator = network.annotator_part(z_A) if projected else z_A
     answers = []
-    for some in x.split(max(1, NUMBERS_PER_BLOCK // (S * N * max(J, P)))):  # type: ignore[no-untyped-call]
-        of_item = network.item_part(some) if projected else network.embed_items(some)
+    for block in x.split(max(1, NUMBERS_PER_BLOCK // (S * N * max(J, P)))):  # type: ignore[no-untyped-call]
+        of_item = network.item_part(block) if projected else network.embed_items(block)
         fused = (of_item[:, :, None] + of_annotator[:, None]).flatten(1, 2)
         # as printed: z = φ(z_I + z_A), z_e = φ(W_E z + z)
         z_E = network.encode(fused, noise) if projected else network.encode_projected(softsign(fused))
-        logits = network.head(z_E, head).view(S, P, len(some), N)
-        guesses = (logits + network.direct(some, head)[..., None]).softmax(dim=1).mean(dim=0)
+        logits = network.head(z_E, head).view(S, P, len(block), N)
+        predictions = (logits + network.direct(block, head)[..., None]).softmax(dim=1).mean(dim=0)
         if reduce == "mode":
-            guesses = torch.zeros_like(guesses).scatter_(0, guesses.argmax(dim=0, keepdim=True), 1)
-        answers.append((guesses @ shares).T)
+            top = predictions.argmax(dim=0, keepdim=True)
+            predictions = torch.zeros_like(predictions).scatter_(0, top, 1)
+        answers.append((predictions @ shares).T)
     return torch.cat(answers) if answers else x.new_zeros(0, P)
 
 
-# ---- embeddings by descent ----------------------------------------------------------------------------
+# ---- gradient descent on embeddings -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Descent:
-    """How to walk downhill: ``rate``, ``steps`` at most, until no row gains ``tol``.
+    """Settings of gradient descent: at most ``steps`` steps, until no row improves by more than ``tol``.
 
-    With ``backtracking`` each row's step is halved until its objective does not rise.
+    With ``backtracking``, the step of a row is halved until its objective does not increase.
     """
 
     rate: float
@@ -86,37 +85,37 @@ class Descent:
     backtracking: bool = True
 
 
-def descend(value: Callable[[Tensor], Tensor], start: Tensor, how: Descent) -> tuple[Tensor, Tensor]:
-    """Gradient descent on independent rows: ``value`` maps (S, rows, ·) to (S, rows).
+def descend(value: Callable[[Tensor], Tensor], start: Tensor, settings: Descent) -> tuple[Tensor, Tensor]:
+    """Minimise ``value``, which maps (S, rows, ·) to (S, rows), by gradient descent on independent rows.
 
-    Returns where it ended and the objective after every step, (steps + 1, S, rows).
+    Return the minimiser and the objective after every step, (steps + 1, S, rows).
     """
     z = start.detach().clone().requires_grad_()
-    length = torch.full(start.shape[:-1], how.rate, dtype=start.dtype, device=start.device)
-    now = value(z)
-    trace = [now.detach()]
-    for _ in range(how.steps):
-        (slope,) = torch.autograd.grad(now.sum(), z)
+    step = torch.full(start.shape[:-1], settings.rate, dtype=start.dtype, device=start.device)
+    objective = value(z)
+    trace = [objective.detach()]
+    for _ in range(settings.steps):
+        (gradient,) = torch.autograd.grad(objective.sum(), z)
         with torch.no_grad():
-            for _ in range(HALVINGS):
-                ahead = z - length.unsqueeze(-1) * slope
-                rises = ~(value(ahead) <= now) & how.backtracking
-                if not rises.any():
+            for _ in range(MAX_STEP_HALVINGS):
+                candidate = z - step.unsqueeze(-1) * gradient
+                increases = ~(value(candidate) <= objective) & settings.backtracking
+                if not increases.any():
                     break
-                length = torch.where(rises, length / 2, length)
-            else:  # a row that cannot fall stays where it is
-                ahead = torch.where(rises.unsqueeze(-1), z, ahead)
-        z, before = ahead.requires_grad_(), now.detach()
-        now = value(z)
-        trace.append(now.detach())
-        if float((before - trace[-1]).abs().max()) <= how.tol:
+                step = torch.where(increases, step / 2, step)
+            else:  # a row that cannot decrease keeps its value
+                candidate = torch.where(increases.unsqueeze(-1), z, candidate)
+        z, before = candidate.requires_grad_(), objective.detach()
+        objective = value(z)
+        trace.append(objective.detach())
+        if float((before - trace[-1]).abs().max()) <= settings.tol:
             break
-        length = (2 * length).clamp(max=how.rate)
+        step = (2 * step).clamp(max=settings.rate)
     return z.detach(), torch.stack(trace)
 
 
 def kl_of_items(network: Network, x: Tensor, y_I: Tensor) -> Callable[[Tensor], Tensor]:
-    """z_A (S, rows, ·) ↦ KL(y_I ‖ ŷ_I) of each row, (S, rows)."""
+    """Return the function from z_A (S, rows, ·) to KL(y_I ‖ ŷ_I) of each row, (S, rows)."""
     of_item, direct = network.item_part(x), network.direct(x, "item")
 
     def value(z_A: Tensor) -> Tensor:
@@ -128,91 +127,98 @@ def kl_of_items(network: Network, x: Tensor, y_I: Tensor) -> Callable[[Tensor], 
 
 
 def infer_annotators(
-    network: Network, x: Tensor, y_I: Tensor, starts: Tensor, decay: float, how: Descent
+    network: Network, x: Tensor, y_I: Tensor, starts: Tensor, decay: float, settings: Descent
 ) -> tuple[Tensor, Tensor]:
-    """Algorithm 4 (InferA) for every row at once: z_A from (x, y_I), the best of several starts.
+    """Infer z_A from (x, y_I) by Algorithm 4 (InferA), for all rows at once and from several starts.
 
-    ``starts`` is (starts, S, rows, ·). Returns z_A (S, rows, ·) and the best start's objective by step.
+    ``starts`` is (starts, S, rows, ·). Return z_A (S, rows, ·) of the best start and its objective by step.
     """
     n = len(starts)
     kl = kl_of_items(network, x.repeat(n, 1), y_I.repeat(n, 1))
 
     # z_A ← z_A − β ∂KL/∂z_A − γ z_A is a gradient step of rate β on KL + (γ / 2β) ‖z_A‖²
     def value(z_A: Tensor) -> Tensor:
-        return kl(z_A) + decay / (2 * how.rate) * z_A.square().sum(dim=-1)
+        return kl(z_A) + decay / (2 * settings.rate) * z_A.square().sum(dim=-1)
 
-    z_A, trace = descend(value, starts.transpose(0, 1).flatten(1, 2), how)
+    z_A, trace = descend(value, starts.transpose(0, 1).flatten(1, 2), settings)
     z_A, trace = z_A.view(len(z_A), n, len(x), -1), trace.view(*trace.shape[:2], n, len(x))
     best = trace[-1].argmin(dim=1, keepdim=True)  # (S, 1, rows)
     z_A = z_A.take_along_dim(best.unsqueeze(-1), dim=1).squeeze(1)
     return z_A, trace.take_along_dim(best.unsqueeze(0), dim=2).squeeze(2)
 
 
-# ---- a model's questions ---------------------------------------------------------------------------------
+# ---- inference for a fitted model ------------------------------------------------------------------------
 
-NEW_ANNOTATOR = Descent(rate=1.0, steps=200, tol=1e-6)
+NEW_ANNOTATOR_DESCENT = Descent(rate=1.0, steps=200, tol=1e-6)
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """What iterative inference found for each (x, y_I)."""
+    """Result of iterative inference for each (x, y_I)."""
 
     embeddings: NDArray[np.float64]  # (rows, networks · annotator size): z_A
     kl: NDArray[np.float64]  # (rows,): KL(y_I ‖ ŷ_I) at the end
-    label_distributions: NDArray[np.float64]  # (rows, P): ŷ …
-    item_distributions: NDArray[np.float64]  # … ŷ_I …
-    annotator_distributions: NDArray[np.float64]  # … and ŷ_A decoded from x and z_A
+    label_distributions: NDArray[np.float64]  # (rows, P): ŷ decoded from x and z_A
+    item_distributions: NDArray[np.float64]  # (rows, P): ŷ_I
+    annotator_distributions: NDArray[np.float64]  # (rows, P): ŷ_A
     trace: NDArray[np.float64]  # (steps + 1, rows): KL + (γ / 2β) ‖z_A‖², mean over networks
     n_steps: int
     stopped: str
 
 
 def infer(
-    model: LDLNM, x: Tensor, y_I: Array, decay: float, sigma: float, n_starts: int, seed: int, how: Descent
+    model: LDLNM,
+    x: Tensor,
+    y_I: Array,
+    settings: Descent,
+    decay: float,
+    sigma: float,
+    n_starts: int,
+    seed: int,
 ) -> Inferred:
-    """Algorithm 4 on the fitted networks, in double precision."""
+    """Run Algorithm 4 on the fitted networks in double precision."""
     network, x = Network.fitted(model).double(), x.double()
     target, P = torch.tensor(y_I, device=x.device), network.W_y.shape[2]
     if target.shape != (len(x), P):
-        raise DataError(f"{len(x)} items of {P} classes and distributions of shape {y_I.shape}")
+        raise DataError(f"distributions must have shape ({len(x)}, {P}): one row per item; got {y_I.shape}")
     shape = n_starts, model.n_networks, len(x), model.annotator_size
     starts = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     starts *= sigma or 1.0
     if not (sigma and n_starts == 1):
-        starts[0] = 0.0  # z_A = 0 comes first, unless only N(0, sigma) is asked for
-    z_A, trace = infer_annotators(network, x, target, starts.to(x.device), decay, how)
+        starts[0] = 0.0  # z_A = 0 first, unless the only start is from N(0, sigma)
+    z_A, trace = infer_annotators(network, x, target, starts.to(x.device), decay, settings)
     row = torch.arange(len(x), device=x.device)
-    label, item, annotator = (to_numpy(pair_distributions(network, x, z_A, row, row, head)) for head in HEADS)
-    stopped = "tolerance" if len(trace) <= how.steps else "max_iter"
+    heads = (pair_distributions(network, x, z_A, (row, row), head) for head in HEADS)
+    label, item, annotator = map(to_numpy, heads)
+    stopped = "tolerance" if len(trace) <= settings.steps else "max_iter"
     kl, path = kl_rows(y_I, item, smoothing=0.0), to_numpy(trace.mean(dim=1))
-    return Inferred(side_by_side(z_A), kl, label, item, annotator, path, len(trace) - 1, stopped)
+    return Inferred(join(z_A), kl, label, item, annotator, path, len(trace) - 1, stopped)
 
 
 def embed_new_annotators(model: LDLNM, new: Annotations, fitted: LDLNM) -> None:
-    """Embeddings for new's annotators: the fitted ones where known, else those that explain their labels."""
-    place = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-    known = (place >= 0) & fitted.known_annotators_[place]
+    """Set the annotator embeddings: fitted ones, or for new annotators inferred from their labels."""
+    code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+    is_fitted = (code >= 0) & fitted.known_annotators_[code]
     labelled = np.asarray(new.annotator_load) > 0
     table = np.zeros((new.n_annotators, fitted.annotator_embeddings_.shape[1]), dtype=np.float32)
-    table[known] = fitted.annotator_embeddings_[place[known]]
-    fresh = np.flatnonzero(~known & labelled)
-    if len(fresh) and model.annotators:
-        rows = np.isin(new.annotator, fresh)
+    table[is_fitted] = fitted.annotator_embeddings_[code[is_fitted]]
+    unseen = np.flatnonzero(~is_fitted & labelled)
+    if len(unseen) and model.annotators:
+        rows = np.isin(new.annotator, unseen)
         x = inputs(fitted, model.features_[new.item[rows]])
-        annotator, label = (
-            torch.from_numpy(codes.astype(np.int64)).to(x.device)
-            for codes in (np.searchsorted(fresh, new.annotator[rows]), new.label[rows])
-        )
-        table[fresh] = side_by_side(explain(Network.fitted(fitted), fitted, x, annotator, label))
-    model.annotator_embeddings_, model.known_annotators_ = table, known | labelled
+        codes = np.stack([np.searchsorted(unseen, new.annotator[rows]), new.label[rows]]).astype(np.int64)
+        annotator, label = torch.from_numpy(codes).to(x.device)
+        table[unseen] = join(infer_from_labels(fitted, x, annotator, label))
+    model.annotator_embeddings_, model.known_annotators_ = table, is_fitted | labelled
 
 
-def explain(network: Network, fitted: LDLNM, x: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-    """(S, annotators, ·): the embeddings that explain the labels of annotators the network has not met.
+def infer_from_labels(fitted: LDLNM, x: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+    """Infer the embeddings (S, annotators, ·) of annotators absent from training from their labels.
 
-    Minimises −Σ log ŷ_y over an annotator's labels + ½ ‖(z_A − μ) / s‖²: the mean μ and spread s of the
-    annotators it knows are what is expected of one with few labels.
+    Minimises −Σ log ŷ_y over an annotator's labels + ½ ‖(z_A − μ) / s‖², where the prior has the mean μ and
+    standard deviation s of the training annotators.
     """
+    network = Network.fitted(fitted)
     stored = network.W_A[:, torch.from_numpy(fitted.annotator_load_ > 0)]
     mean, spread = stored.mean(dim=1, keepdim=True), stored.std(dim=1, keepdim=True, correction=0)
     of_item, direct = network.item_part(x), network.direct(x, "label")
@@ -221,8 +227,8 @@ def explain(network: Network, fitted: LDLNM, x: Tensor, annotator: Tensor, label
     def value(u: Tensor) -> Tensor:
         of_annotator = network.annotator_part(mean + spread * u).index_select(1, annotator)
         log_p = (network.head(network.encode(of_item + of_annotator), "label") + direct).log_softmax(dim=1)
-        given = log_p.gather(1, label.expand(len(u), 1, -1)).squeeze(1)
-        return 0.5 * u.square().sum(dim=-1) - u.new_zeros(len(u), n).index_add(1, annotator, given)
+        log_likelihood = log_p.gather(1, label.expand(len(u), 1, -1)).squeeze(1)
+        return 0.5 * u.square().sum(dim=-1) - u.new_zeros(len(u), n).index_add(1, annotator, log_likelihood)
 
-    u, _ = descend(value, mean.new_zeros(len(mean), n, mean.shape[2]), NEW_ANNOTATOR)
+    u, _ = descend(value, mean.new_zeros(len(mean), n, mean.shape[2]), NEW_ANNOTATOR_DESCENT)
     return mean + spread * u

@@ -1,8 +1,8 @@
-"""Learners: from an item's features or text to its label distribution, all with one signature.
+"""Learners: from an item's features or text to its label distribution.
 
-``fit(X, distributions, dev=None)`` learns from one distribution an item, ``dev=(X, distributions)`` being
-the part that strengths and epochs are chosen on; ``label_distributions(X)`` predicts.
+``fit(X, distributions, dev=None)`` learns from one distribution per item; penalties and epochs are chosen on
+``dev=(X, distributions)``. ``label_distributions(X)`` predicts.
 """
 
 # class -> module
-LEARNERS = {"SoftmaxRegression": "softmax", "FineTunedEncoder": "finetuned"}
+LEARNER_MODULES = {"SoftmaxRegression": "softmax", "FineTunedEncoder": "finetuned"}

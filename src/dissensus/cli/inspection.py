@@ -1,0 +1,238 @@
+"""``dissensus describe``, ``annotators``, ``plan`` and ``report``: commands on labels or a finished run."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from dissensus.cli import options as opt
+from dissensus.cli.app import argument, last_result, option
+from dissensus.cli.terminal import count, note, say, say_report, show_json, show_table
+from dissensus.errors import warn
+
+if TYPE_CHECKING:
+    from dissensus.annotators.plan import LabelPlan
+
+ANNOTATORS_PER_VERDICT = 10  # in the table of annotators
+QUEUE_ROWS, ANNOTATORS_TO_ASK = 10, 8  # items and annotators that ``plan`` prints
+VERDICT_ORDER = ("spam", "systematic error", "minority view", "typical", "too few labels")
+
+
+@opt.command(
+    "dissensus describe votes.csv",
+    "dissensus describe ratings.tsv --label-column grade --classes 'low<mid<high'",
+)
+def describe(path: opt.LabelsOrRun, columns: opt.Columns, as_json: opt.Json = False) -> None:
+    """Summarise labels: counts, classes and agreement."""
+    from dissensus.labels import description
+    from dissensus.workflow.runs import open_labels
+
+    summary = description.describe(open_labels(path, columns.read))
+    for remark in summary.notes:
+        warn(remark)
+    if as_json:
+        show_json(summary.to_dict())
+    else:
+        say(*(line for line in summary.as_text().splitlines() if not line.startswith("note: ")))
+
+
+# ---- annotators ---------------------------------------------------------------------------------------
+
+
+@opt.command("dissensus annotators votes.csv", "dissensus annotators refined -o who.csv")
+def annotators(
+    path: opt.LabelsOrRun,
+    columns: opt.Columns,
+    output: opt.OutputTable = None,
+    seed: opt.Seed = 0,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    safe_csv: opt.SafeCsv = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Find spam, minority views and systematic errors."""
+    from dissensus.workflow.runs import annotators_of
+
+    table, views = annotators_of(path, columns.read, seed=seed, n_jobs=jobs)
+    if output is not None:
+        opt.write_columns(table, output, safe_csv)
+    if as_json:
+        show_json(table)
+        return
+    if "verdict" in table:
+        _show_verdicts(table, views)
+    else:  # numeric ratings have no verdicts
+        rows = list(zip(*table.values(), strict=True))[: 2 * ANNOTATORS_PER_VERDICT]
+        show_table("Annotators", list(table), rows)
+    if output is not None:
+        say(f"Wrote {output}: {count(len(table['annotator']), 'annotator')}")
+
+
+def _show_verdicts(table: dict[str, Any], views: str) -> None:
+    """Print how many annotators have each verdict, and a table of the most biased ones of each."""
+    from dissensus.annotators.verdicts import VERDICTS
+
+    verdicts = list(map(str, table["verdict"]))
+    say("; ".join(f"{verdicts.count(verdict):,} {verdict}" for verdict in VERDICTS if verdict in verdicts))
+    say(f"Views: {views}")
+    # sort by the lower end of the interval of |bias|; annotators without a bias come last
+    beyond = [abs(bias) - error for bias, error in zip(table["bias"], table["bias_error"], strict=True)]
+    beyond = [float("-inf") if value != value else value for value in beyond]
+    most_biased = sorted(range(len(verdicts)), key=lambda n: -beyond[n])
+    rows = []
+    for verdict in VERDICT_ORDER:
+        for n in [n for n in most_biased if verdicts[n] == verdict][:ANNOTATORS_PER_VERDICT]:
+            probability = table["probability"][n]
+            chance = "–" if probability != probability else f"{probability:.0%}"
+            agreement = f"{table['model_agreement'][n]:.0%}"
+            bias = format_bias(table["bias_of"][n], table["bias"][n], table["bias_error"][n])
+            annotator, evidence = str(table["annotator"][n]), str(table["evidence"][n])
+            rows.append([annotator, verdict, chance, int(table["n_labels"][n]), agreement, bias, evidence])
+    title = f"Annotators (up to {ANNOTATORS_PER_VERDICT} per verdict, most biased first)"
+    names = ["annotator", "verdict", "probability", "labels", "model agreement", "bias", "evidence"]
+    show_table(title, names, rows)
+    say("Model agreement: probability of giving the population's answer")
+    say("Bias: difference from other annotators on the same items, with its 95 % margin")
+
+
+def format_bias(class_name: str, bias: float, error: float) -> str:
+    """Format a bias with its 95 % margin: of the share of a class, or of grades if there is no class."""
+    if bias != bias:
+        return "–"
+    if not class_name:
+        return f"{bias:+.2f}" + ("" if error != error else f" ± {error:.2f}")
+    return f"{class_name} {bias:+.0%}" + ("" if error != error else f" ± {error:.0%}")
+
+
+# ---- plan ---------------------------------------------------------------------------------------------
+
+
+@opt.command(
+    "dissensus plan refined --budget 500 -o to-label.csv",
+    "dissensus plan refined --items texts.csv --for label-studio -o tasks.json",
+)
+def plan(
+    path: opt.LabelsOrRun,
+    columns: opt.Columns,
+    items: opt.ItemTable = None,
+    annotators: opt.AnnotatorTable = None,
+    budget: Annotated[int | None, option("N", "Total number of labels to collect.")] = None,
+    each: Annotated[int | None, option("N", "Number of new labels for each item.")] = None,
+    target_interval: Annotated[
+        float | None, option("WIDTH", "Target width of the items' intervals, between 0 and 1.")
+    ] = None,
+    target_alpha_width: Annotated[
+        float | None, option("WIDTH", "Target width of the interval of Krippendorff's α.")
+    ] = None,
+    output: Annotated[Path | None, option("FILE", "File for the next batch.", "--output", "-o")] = None,
+    tool: Annotated[str, option("TOOL", "table, label-studio, argilla or prodigy.", "--for")] = "table",
+    question: Annotated[str, option("NAME", "Name of the question in that tool.")] = "label",
+    seed: opt.Seed = 0,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    safe_csv: opt.SafeCsv = False,
+    as_json: opt.Json = False,
+) -> None:
+    """List the items to label or adjudicate next, and why."""
+    from dissensus.annotators.plan import label_queue, plan_labels
+    from dissensus.models.hpgm.model import HPGM
+    from dissensus.workflow.runs import open_run
+
+    targets = {"target_interval": target_interval, "target_alpha_width": target_alpha_width}
+    goals: dict[str, Any] = {"budget": budget, **targets}
+    goals = {name: value for name, value in goals.items() if value is not None}
+    tables = {"items": items, "annotators": annotators}
+    run = open_run(path, columns.read, **tables, draws=bool(goals), seed=seed, n_jobs=jobs)
+    planned = plan_labels(run.labels, run.model, **goals) if goals and isinstance(run.model, HPGM) else None
+    n_labels = budget or (planned.budget if planned is not None and target_interval is not None else None)
+    batch = label_queue(run.labels, run.model, budget=n_labels or None, each=each)
+    if output is not None:
+        _write_batch(batch, run.labels, output, tool, question, safe_csv)
+    if as_json:
+        more = {} if planned is None else {"plan": planned.to_dict()}
+        show_json({"batch": batch.columns(), **more})
+        return
+    if planned is not None:
+        _show_plan(planned)
+    n_adjudicate = int((batch.action == "adjudicate").sum())
+    labels, others = int(batch.n_more.sum()) - n_adjudicate, count(len(batch) - n_adjudicate, "item")
+    say(f"{count(n_adjudicate, 'item')} to adjudicate; {count(labels, 'label')} to collect for {others}")
+    cells = map(str, batch.item), batch.action, batch.n_more.tolist(), batch.reason
+    rows = list(zip(*cells, strict=True))[:QUEUE_ROWS]
+    if rows:
+        title = f"First {len(rows)} of {count(len(batch), 'item')}"
+        show_table(title, ["item", "action", "labels", "reason"], rows)
+    if batch.n_by_all:
+        more_items = count(batch.n_by_all, "more item")
+        note(f"{more_items} need labels by new annotators: all reliable ones have labelled them")
+    if output is not None:
+        say(f"Wrote {output}: {count(len(batch), 'item')}")
+
+
+def _show_plan(planned: LabelPlan) -> None:
+    """Print how close the targets are, what the labels of the plan gain, and which annotators to ask."""
+    if planned.target is not None:
+        share = (planned.width <= planned.target).mean()
+        say(f"{share:.0%} of the items have reached the target interval{', which is enough' * planned.stop}")
+    n_items = int((planned.n_more > 0).sum())
+    if n_items:
+        loss = f"{planned.loss.mean():.4f} now, {planned.loss_after.mean():.4f} afterwards"
+        even, now, then = planned.uniform_loss, planned.width.mean(), planned.width_after.mean()
+        say(f"{count(planned.budget, 'label')} for {count(n_items, 'item')}")
+        say(f"Expected KL: {loss} ({even:.4f} if spread evenly over all items)")
+        say(f"Mean width of the intervals: {now:.2f} now, {then:.2f} afterwards")
+    if planned.items_for_alpha is not None:
+        alpha, low, high = planned.alpha
+        needed, there = count(planned.items_for_alpha, "item"), len(planned.item)
+        say(f"α is {alpha:.3f} ({low:.3f} to {high:.3f}); the target width needs {needed} (now {there:,})")
+    if len(planned.ask):
+        more = ", …" * (len(planned.ask) > ANNOTATORS_TO_ASK)
+        say(f"Annotators to ask: {', '.join(map(str, planned.ask[:ANNOTATORS_TO_ASK]))}{more}")
+
+
+def _write_batch(batch: Any, labels: Any, output: Path, tool: str, question: str, safe_csv: bool) -> None:
+    """Write the batch as a table, or as tasks of a labelling tool."""
+    from dissensus.report.items import texts_of
+    from dissensus.tables.write import write_tasks
+
+    texts = texts_of(labels, None)
+    columns = batch.columns() | ({} if texts is None else {"text": [texts[m] for m in batch.code]})
+    if tool == "table":
+        opt.write_columns(columns, output, safe_csv)
+        return
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    tasks = [{"text": None, **row, "item": str(row["item"]), "label": str(row["label"])} for row in rows]
+    write_tasks(tasks, output, tool, [str(name) for name in labels.classes], question=question)
+
+
+# ---- report -------------------------------------------------------------------------------------------
+
+
+@opt.command(
+    "dissensus report refined", "dissensus report refined --items tweets.csv --anonymise -o pilot.html"
+)
+def report(
+    path: opt.LabelsOrRun,
+    columns: opt.Columns,
+    file: Annotated[Path | None, argument("LABELS", "Labels of the run, if it did not keep them.")] = None,
+    items: opt.ItemTable = None,
+    output: Annotated[Path | None, option("FILE", "HTML file to write.", "--output", "-o")] = None,
+    title: opt.Title = None,
+    anonymise: opt.Anonymise = False,
+    since: Annotated[Path | None, option("RUN", "Earlier run; the report shows what has changed.")] = None,
+    time_column: Annotated[str | None, option("NAME", "Column with the time of each label.")] = None,
+) -> None:
+    """Write the HTML report of a finished run or of a file of labels."""
+    from dissensus.report.page import write_report
+    from dissensus.tables.layouts import read_times
+    from dissensus.tables.results import replacing_file
+    from dissensus.workflow.runs import REPORT, open_run
+
+    saved = open_run(path, columns.read, file, items=items)
+    target = output or (path / REPORT if path.is_dir() and saved.summary else Path(REPORT))
+    in_run = path.is_dir() and target.resolve() == (path / REPORT).resolve()
+    settings = saved.evidence() | {"title": title or (file or path).name, "since": since}
+    settings |= {"anonymise": anonymise, "run": str(path) if path.is_dir() else ""}
+    times = None if time_column is None else read_times(file or path, time_column, saved.labels)
+    with last_result(), replacing_file(path, REPORT) if in_run else nullcontext(target) as page:
+        write_report(saved.labels, saved.model, page, times=times, **settings)
+    say_report(target)
