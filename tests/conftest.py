@@ -1,8 +1,7 @@
-"""Shared fixtures: where the real datasets are, and a local cluster."""
+"""Fixtures of all tests: the real datasets and a local cluster."""
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -12,43 +11,37 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# An example may take its time: the machine may be busy with something else.
+from tests.helpers.data import find_data
+
+# No deadline for examples: the machine may be busy.
 settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Notes are warnings; tests of them ask for them, and everywhere else they are no failure."""
+    """Ignore the library's notes, except in tests that expect them."""
     config.addinivalue_line("filterwarnings", "ignore::dissensus.errors.DissensusWarning")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A file whose every test ``-m`` leaves out is not imported either: PyTorch alone takes seconds."""
-    left_out = re.findall(r"not (\w+)", config.option.markexpr)
-    if not left_out or collection_path.suffix != ".py":
+    """Do not import files whose tests are all deselected by ``-m``: importing PyTorch takes seconds."""
+    deselected = re.findall(r"not (\w+)", config.option.markexpr)
+    if not deselected or collection_path.suffix != ".py":
         return None
     marks = re.search(r"^pytestmark = (.*(?:\n    .*)*)", collection_path.read_text(encoding="utf-8"), re.M)
-    return True if marks and re.search(rf"mark\.({'|'.join(left_out)})\b", marks[1]) else None
+    return True if marks and re.search(rf"mark\.({'|'.join(deselected)})\b", marks[1]) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Coverage must not hang on datasets that a clone may not have, so it does not follow tests of them."""
+    """Exclude tests of real datasets from coverage, which must not depend on files that a clone lacks."""
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(pytest.mark.no_cover)
 
 
-def find_data() -> Path | None:
-    """The folder of real datasets, or None where they are absent."""
-    repository = Path(__file__).resolve().parents[1]
-    named = os.environ.get("DISSENSUS_DATA")
-    folder = Path(named) if named else repository.parent / "shared" / "data"
-    return folder if folder.is_dir() else None
-
-
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The real datasets; a test that needs them is skipped where they are absent."""
+    """The folder of real datasets; tests that need it are skipped if it is missing."""
     folder = find_data()
     if folder is None:
         pytest.skip("the real datasets are absent: set DISSENSUS_DATA to their folder")
@@ -57,11 +50,11 @@ def data_dir() -> Path:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A Dask cluster of two processes, for one file: kept for all, it costs more than it saves."""
-    from dissensus.large.dask import connected
+    """A Dask cluster of two processes, for the tests of one file."""
+    from dissensus.large.dask import connect
 
-    followed = threading.gettrace()
-    threading.settrace(None)  # type: ignore[arg-type]  # Dask's own thread is busy, and not ours to cover
-    with connected("local", n_workers=2) as client:
-        threading.settrace(followed)  # type: ignore[arg-type]
+    trace = threading.gettrace()
+    threading.settrace(None)  # type: ignore[arg-type]  # do not trace Dask's threads
+    with connect("local", n_workers=2) as client:
+        threading.settrace(trace)  # type: ignore[arg-type]
         yield client

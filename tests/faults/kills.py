@@ -1,6 +1,6 @@
-"""Seeded kills of commands, each followed by the same command again; and kills of a result's replacement.
+"""Commands killed at a moment given by a seed, then run again; and kills during the replacement of a result.
 
-PYTHONPATH=tests python -m faults.kills [KILLS [CRASHES]]      the whole study, 100 and 50 by default
+python -m tests.faults.kills [KILLS [CRASHES]]      100 and 50 seeds by default
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 VICTIM = Path(__file__).with_name("victim.py")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-SAID = {0: "", -signal.SIGKILL: "", 143: "", 130: "interrupted"}
+EXIT_CODES = (0, -signal.SIGKILL, 143, 130)
 FIT = ["--model", "dawid-skene", "--jobs", "1", "--no-report"]
 COMMANDS = {
     "store": ["import", "votes.csv", "-o", "result.store"],
@@ -32,32 +32,32 @@ COMMANDS = {
     ],
     "import": ["import", "export.json", "-o", "result/labels.csv", "--items-to", "result/items.csv"],
 }  # fmt: skip
-RESULT = {"store": "result.store"}
-OTHER = [*COMMANDS["fit"], "--set", "max_iter=2"]
+COMMANDS_OUTPUT = dict.fromkeys(COMMANDS, "result") | {"store": "result.store"}
+REPLACEMENT = [*COMMANDS["fit"], "--set", "max_iter=2"]
 
 
 class Victims:
-    """The program that runs commands and stops them."""
+    """Program that runs commands in child processes and stops them."""
 
     def __init__(self, program: subprocess.Popen[str]) -> None:
         self._program = program
 
     def run(
-        self, words: list[str], cwd: Path, at: int | None = 0, number: int = signal.SIGKILL
+        self, command: list[str], cwd: Path, at: int | None = 0, number: int = signal.SIGKILL
     ) -> dict[str, Any]:
-        """Run a command, and stop it at a file operation; how it ended."""
+        """Run a command, stop it at file operation ``at`` (0: never), and return how it ended."""
         assert self._program.stdin is not None
         assert self._program.stdout is not None
-        plan = {"words": words, "cwd": str(cwd), "at": at, "signal": int(number)}
+        plan = {"command": command, "cwd": str(cwd), "at": at, "signal": int(number)}
         self._program.stdin.write(json.dumps(plan) + "\n")
         self._program.stdin.flush()
-        told: dict[str, Any] = json.loads(self._program.stdout.readline())
-        return told
+        result: dict[str, Any] = json.loads(self._program.stdout.readline())
+        return result
 
 
 @contextmanager
 def victims() -> Iterator[Victims]:
-    """Commands run in children of one process, which has loaded everything once."""
+    """Start the program, which imports everything once for all commands."""
     command = [sys.executable, "-W", "ignore", str(VICTIM)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         yield Victims(program)
@@ -66,9 +66,9 @@ def victims() -> Iterator[Victims]:
 
 
 def write_inputs(folder: Path) -> None:
-    """A small crowd as a table, and one as an annotation tool's export."""
-    chance = random.Random(0)
-    rows = [(i, a, chance.choice("xyz")) for i in range(30) for a in chance.sample(range(8), 4)]
+    """Write labels as a table, and as an annotation tool's export."""
+    rng = random.Random(0)
+    rows = [(i, a, rng.choice("xyz")) for i in range(30) for a in rng.sample(range(8), 4)]
     lines = [f"item-{i},worker-{a},{label}\n" for i, a, label in rows]
     (folder / "votes.csv").write_text("item,annotator,label\n" + "".join(lines))
     tasks = [
@@ -87,30 +87,20 @@ def choice(label: str) -> dict[str, Any]:
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """Every file of a result, timings apart."""
-    found: dict[str, Any] = {}
-    for file in sorted(folder.rglob("*")) if folder.is_dir() else []:
-        name = file.relative_to(folder).as_posix()
-        if file.suffix in (".json", ".jsonl", ".csv") and file.name in (
-            "summary.json",
-            "search.jsonl",
-            "cells.csv",
-        ):
-            found[name] = untimed(file)
-        elif file.is_file():
-            found[name] = file.read_bytes()
-    return found
+    """Return the content of every file of a result, without timings."""
+    files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+    return {name: without_timings(file) for name, file in sorted(files.items())}
 
 
-def untimed(file: Path) -> Any:
-    """A file of ours without what differs from run to run: seconds, and digests of tables that have them."""
-    if file.suffix == ".csv":
+def without_timings(file: Path) -> Any:
+    """Return a file's content without seconds and without digests of tables that contain seconds."""
+    if file.name == "cells.csv":
         header, *rows = [line.split(",") for line in file.read_text().splitlines()]
-        timed = {place for place, name in enumerate(header) if "seconds" in name}
-        return [[cell for place, cell in enumerate(row) if place not in timed] for row in rows]
-    if file.suffix == ".jsonl":
+        timed = {column for column, name in enumerate(header) if "seconds" in name}
+        return [[cell for column, cell in enumerate(row) if column not in timed] for row in rows]
+    if file.name == "search.jsonl":
         return sorted(json.dumps(without_seconds(json.loads(line))) for line in file.read_text().splitlines())
-    return without_seconds(json.loads(file.read_text()))
+    return without_seconds(json.loads(file.read_text())) if file.name == "summary.json" else file.read_bytes()
 
 
 def without_seconds(value: Any) -> Any:
@@ -121,7 +111,7 @@ def without_seconds(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One kill."""
+    """Result of one kill."""
 
     seed: int
     command: str
@@ -129,7 +119,7 @@ class Outcome:
     at: int
     of: int
     code: int
-    fault: str  # what was wrong; empty where nothing was
+    fault: str  # empty if there is none
 
     def __str__(self) -> str:
         name = signal.Signals(self.signal).name
@@ -137,7 +127,7 @@ class Outcome:
 
 
 class Study:
-    """Commands with what they write when nobody disturbs them."""
+    """Kills of commands, compared with undisturbed runs."""
 
     def __init__(self, program: Victims, folder: Path) -> None:
         self._program, self._folder = program, folder
@@ -145,89 +135,87 @@ class Study:
         self._replaced: tuple[dict[str, Any], dict[str, Any], int] | None = None
 
     def _fresh(self, name: str) -> Path:
-        place = self._folder / name
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        write_inputs(place)
-        return place
+        folder = self._folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        write_inputs(folder)
+        return folder
 
     def _expected(self, name: str) -> tuple[dict[str, Any], int]:
-        """What an undisturbed run writes, and how many file operations it takes."""
+        """Return what an undisturbed run writes, and its number of file operations."""
         if name not in self._undisturbed:
             self._program.run(COMMANDS[name], self._fresh("loaded"), at=None)
-            place = self._fresh(f"undisturbed-{name}")
-            told = self._program.run(COMMANDS[name], place, at=-1)
-            assert told["code"] == 0, told
-            self._undisturbed[name] = content(place / RESULT.get(name, "result")), told["n"]
+            folder = self._fresh(f"undisturbed-{name}")
+            result = self._program.run(COMMANDS[name], folder, at=-1)
+            assert result["code"] == 0, result
+            self._undisturbed[name] = content(folder / COMMANDS_OUTPUT[name]), result["n"]
         return self._undisturbed[name]
 
     def kill(self, seed: int) -> Outcome:
-        """Stop a command at a moment that the seed names, look, run it again, and compare."""
-        chance = random.Random(seed)
+        """Stop a command at a moment given by the seed, check its output, run it again, and compare."""
+        rng = random.Random(seed)
         name = list(COMMANDS)[seed % len(COMMANDS)]
         number = SIGNALS[seed // len(COMMANDS) % len(SIGNALS)]
         expected, n = self._expected(name)
-        at = chance.randint(1, n)
-        place = self._fresh("killed")
-        told = self._program.run(COMMANDS[name], place, at, number)
-        fault = self._after_kill(name, told, content(place / RESULT.get(name, "result")), expected)
-        again = self._program.run(COMMANDS[name], place)
+        at = rng.randint(1, n)
+        folder = self._fresh("killed")
+        result = self._program.run(COMMANDS[name], folder, at, number)
+        fault = self._after_kill(name, result, content(folder / COMMANDS_OUTPUT[name]), expected)
+        again = self._program.run(COMMANDS[name], folder)
         if again["code"]:
-            fault = fault or f"the second run failed: {again['said']}"
-        elif content(place / RESULT.get(name, "result")) != expected:
+            fault = fault or f"the second run failed: {again['output']}"
+        elif content(folder / COMMANDS_OUTPUT[name]) != expected:
             fault = fault or "the second run wrote something else"
-        left = [file.name for file in place.rglob(".*")]
-        fault = fault or (f"left behind: {left}" if left else "")
-        return Outcome(seed, name, number, at, n, told["code"], fault)
+        hidden = [file.name for file in folder.rglob(".*")]
+        fault = fault or (f"temporary files remain: {hidden}" if hidden else "")
+        return Outcome(seed, name, number, at, n, result["code"], fault)
 
     def _after_kill(
-        self, name: str, told: dict[str, Any], found: dict[str, Any], expected: dict[str, Any]
+        self, name: str, result: dict[str, Any], actual: dict[str, Any], expected: dict[str, Any]
     ) -> str:
-        """Exit code and message against what is there."""
-        code, said = told["code"], told["said"]
-        if code not in SAID or "Traceback" in said or "this should not" in said:
-            return f"ended with {code}: {said}"
-        if code == 0 and found != expected:
-            return "exit 0 without the whole result"
-        if code in (130, 143) and name != "select" and found:
-            return f"exit {code} says that nothing was written, and something was"
-        if code == 130 and sum(not line.startswith("note: ") for line in said.splitlines()) != 1:
-            return f"not one line: {said}"
+        """Compare exit code and message with the files written."""
+        code, output = result["code"], result["output"]
+        if code not in EXIT_CODES or "Traceback" in output or "this should not" in output:
+            return f"ended with {code}: {output}"
+        if code == 0 and actual != expected:
+            return "exit 0 without the complete result"
+        if code in (130, 143) and name != "select" and actual:
+            return f"exit {code} means that nothing was written, but something was"
+        if code == 130 and sum(not line.startswith("note: ") for line in output.splitlines()) != 1:
+            return f"not one line: {output}"
         return ""
 
     def crash(self, seed: int) -> Outcome:
-        """Kill the replacement of a result by another at a moment that the seed names; no mixture is left."""
+        """Kill the replacement of a result at a moment given by the seed; the old or the new one remains."""
         from dissensus.workflow.runs import load_run
 
-        chance = random.Random(seed)
-        place = self._fresh("crashed")
-        old, whole, n = self._replacement()
-        shutil.copytree(self._folder / "replaced" / "old", place / "result")
-        # The first half of the operations reads, fits and writes beside the old result.
-        at = chance.randint(n // 2, n)
-        told = self._program.run(OTHER, place, at, signal.SIGKILL)
-        load_run(place / "result")
-        found, fault = content(place / "result"), ""
-        if found not in (old, whole):
-            fault = "a mixture"
-        return Outcome(seed, "replace", signal.SIGKILL, at, n, told["code"], fault)
+        rng = random.Random(seed)
+        folder = self._fresh("crashed")
+        old, new, n = self._replacement()
+        shutil.copytree(self._folder / "replaced" / "old", folder / "result")
+        # The first half of the operations reads, fits, and writes temporary files.
+        at = rng.randint(n // 2, n)
+        result = self._program.run(REPLACEMENT, folder, at, signal.SIGKILL)
+        load_run(folder / "result")
+        fault = "" if content(folder / "result") in (old, new) else "a mixture of two results"
+        return Outcome(seed, "replace", signal.SIGKILL, at, n, result["code"], fault)
 
     def _replacement(self) -> tuple[dict[str, Any], dict[str, Any], int]:
-        """A result, the one that is to replace it, and how many file operations that takes."""
+        """Return a result, its replacement, and the number of file operations of replacing it."""
         if self._replaced is None:
-            place = self._fresh("replaced")
-            self._program.run(COMMANDS["fit"], place)
-            shutil.copytree(place / "result", place / "old")
-            told = self._program.run(OTHER, place, at=-1)
-            self._replaced = content(place / "old"), content(place / "result"), told["n"]
+            folder = self._fresh("replaced")
+            self._program.run(COMMANDS["fit"], folder)
+            shutil.copytree(folder / "result", folder / "old")
+            result = self._program.run(REPLACEMENT, folder, at=-1)
+            self._replaced = content(folder / "old"), content(folder / "result"), result["n"]
         return self._replaced
 
 
 def study(kills: range, crashes: range) -> list[Outcome]:
-    """All outcomes of the seeds."""
+    """Return the outcomes of all seeds."""
     with tempfile.TemporaryDirectory() as folder, victims() as program:
-        made = Study(program, Path(folder))
-        return [*map(made.kill, kills), *map(made.crash, crashes)]
+        kills_study = Study(program, Path(folder))
+        return [*map(kills_study.kill, kills), *map(kills_study.crash, crashes)]
 
 
 def main() -> None:
@@ -235,12 +223,11 @@ def main() -> None:
     if sys.argv[1:]:
         kills, crashes = (range(*map(int, words.split("-"))) for words in sys.argv[1:])
     outcomes = study(kills, crashes)
-    for one in outcomes:
-        print(one)
-    ended = Counter((one.command, one.code) for one in outcomes)
-    print(f"seeds {kills} (kills) and {crashes} (replacements); ended: {dict(ended)}")
-    print(f"without fault: {sum(not one.fault for one in outcomes)} of {len(outcomes)}")
-    sys.exit(any(one.fault for one in outcomes))
+    print(*outcomes, sep="\n")
+    endings = Counter((outcome.command, outcome.code) for outcome in outcomes)
+    print(f"seeds {kills} (kills) and {crashes} (replacements); endings: {dict(endings)}")
+    print(f"without fault: {sum(not outcome.fault for outcome in outcomes)} of {len(outcomes)}")
+    sys.exit(any(outcome.fault for outcome in outcomes))
 
 
 if __name__ == "__main__":

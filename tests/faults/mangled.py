@@ -1,12 +1,12 @@
-"""Mangled inputs by the thousand: a reader or loader gives a clear error, or data that are sound.
+"""Damaged inputs from seeds: each is refused with a one-line error, or read as valid data.
 
-Each seed takes a sound input (tables in every format, exports of every tool, stores, saved models, learners
-and runs), mangles it, and reads it. Sound is: for labels, what models rely on (codes in their vocabularies,
-rows in order, no blank id), and the same again at a second reading; for stores and saved files, whose bytes
-are all under checksums, the very content that was written. A share of the stores and models is mangled with
-its checksums computed anew, as somebody would who means harm; then what opens must at least fit a model.
+A seed takes a valid input (tables in every format, side tables, exports of every tool, stores, saved models,
+learners and runs), damages it, and reads it. Valid labels have codes within their vocabularies, sorted rows
+and no blank id, and are the same when read again. Stores and saved files have checksums over all bytes, so
+they are refused or have the content that was written. Some stores and models are changed together with their
+checksums, as an attacker would; if they open, models can be fitted to them.
 
-    PYTHONPATH=tests python -m faults.mangled [FIRST STOP]      seeds 0 to 9,999 by default
+    python -m tests.faults.mangled [FIRST STOP]      seeds 0 to 9,999 by default
 """
 
 from __future__ import annotations
@@ -23,81 +23,122 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dissensus as ds
+from dissensus.importers import FORMATS, recognise
 from dissensus.large.store import MANIFEST
 from dissensus.tables.arrays import read_arrays, write_arrays
+from dissensus.tables.results import label_table
+from dissensus.tables.write import write_table
 from dissensus.workflow.refine import fit
 from dissensus.workflow.runs import load_run, write_run
-from faults.exports import FORMATS, Crowd
+from tests.faults.exports import EXPORTS, Crowd
+from tests.helpers.export_samples import SAMPLES
 
-Read = Callable[[Path], str]  # a path in; what was wrong out, or nothing
+Reader = Callable[[Path], str]  # returns the fault, empty if there is none
 
 ODD_WORDS = [
     b"null", b"NaN", b"-0", b"1e999", b'""', b"{}", b"[]", b"[[[[", b'{"a":', b"\xff\xfe", b"\x00", b"item",
     b"\xed\xa0\x80", b",,,,", b'"', b"\r", b"\n\n", b"=1+1", b"9" * 50, b"\\ud800", b"label", b"PAR1",
-    b"PK\x03\x04",
+    b"PK\x03\x04", b"\t", b"\xef\xbb\xbf", b"true",
+]  # fmt: skip
+ODD_VALUES: list[Any] = [
+    None, True, 0, -1.5, "", " ", "x", [], {}, [None], [[]], [{}], {"a": {"b": None}}, "\ud800", 10**30,
+    "é\u0000",
 ]  # fmt: skip
 
 
-# ---- manglers -----------------------------------------------------------------------------------------
+# ---- damage -------------------------------------------------------------------------------------------
 
 
-def mangle(raw: bytes, chance: random.Random) -> bytes:
-    """Bytes cut, dropped, doubled, flipped, replaced or turned round; up to three times."""
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(raw) + 1)
-        to = min(len(raw), at + chance.choice([1, 4, 40, 400]))
-        before, here, after = raw[:at], raw[at:to], raw[to:]
-        raw = chance.choice(MANGLERS)(before, here, after, chance)
+def damage_bytes(raw: bytes, rng: random.Random) -> bytes:
+    """Cut, drop, double, flip, replace or reverse bytes, up to three times."""
+    for _ in range(rng.randint(1, 3)):
+        start = rng.randrange(len(raw) + 1)
+        stop = min(len(raw), start + rng.choice([1, 4, 40, 400]))
+        before, middle, after = raw[:start], raw[start:stop], raw[stop:]
+        flipped = bytes([middle[0] ^ 1 << rng.randrange(8)]) + middle[1:] if middle else b""
+        word = rng.choice(ODD_WORDS)
+        replacements = (b"", middle * 2, middle[::-1], rng.randbytes(len(middle)), word, word + middle)
+        choices = [before + middle + after for middle in (*replacements, flipped, flipped)]
+        raw = rng.choice([before, *choices])
     return raw
 
 
-def _flip(before: bytes, here: bytes, after: bytes, chance: random.Random) -> bytes:
-    bit = 1 << chance.randrange(8)
-    return before + bytes([here[0] ^ bit]) + here[1:] + after if here else before + after
+def damage_json(raw: bytes, rng: random.Random) -> bytes:
+    """Remove some values of JSON or JSON lines, or change their type."""
+    text = raw.decode("utf-8", "ignore")
+    try:
+        values = [json.loads(text)]
+    except ValueError:
+        values = [json.loads(line) for line in text.splitlines() if line.strip()]
+    for _ in range(rng.randint(1, 4)):
+        values = [_changed(value, rng, depth=0) for value in values]
+    return "\n".join(json.dumps(value) for value in values).encode()
 
 
-MANGLERS: tuple[Callable[[bytes, bytes, bytes, random.Random], bytes], ...] = (
-    lambda before, here, after, chance: before,
-    lambda before, here, after, chance: before + after,
-    lambda before, here, after, chance: before + here + here + after,
-    lambda before, here, after, chance: before + here[::-1] + after,
-    lambda before, here, after, chance: before + chance.randbytes(len(here)) + after,
-    lambda before, here, after, chance: before + chance.choice(ODD_WORDS) + after,
-    lambda before, here, after, chance: before + chance.choice(ODD_WORDS) + here + after,
-    _flip,
-    _flip,
-)
-
-
-def mangle_a_file(place: Path, chance: random.Random) -> None:
-    """One of the files at a place; gzipped ones within, half of the time."""
-    files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
-    file = chance.choice(files)
-    raw = file.read_bytes()
-    if raw[:2] == b"\x1f\x8b" and chance.random() < 0.5:
-        file.write_bytes(gzip.compress(mangle(gzip.decompress(raw), chance)))
+def _changed(value: Any, rng: random.Random, depth: int) -> Any:
+    if rng.random() < 0.15 * depth or not isinstance(value, dict | list) or not value:
+        return rng.choice(ODD_VALUES)
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
+    key = rng.choice(list(value) if isinstance(value, dict) else list(range(len(value))))
+    if rng.random() < 0.2:
+        del copy[key]
     else:
-        file.write_bytes(mangle(raw, chance))
+        copy[key] = _changed(value[key], rng, depth + 1)
+    return copy
 
 
-def forge_store(store: Path, chance: random.Random) -> None:
-    """Numbers of a store changed, and every checksum and the seal computed anew."""
+def damage_cells(raw: bytes, rng: random.Random) -> bytes:
+    """Replace, double, swap or remove a cell of a delimited table."""
+    delimiter = b"\t" if b"\t" in raw else b","
+    lines = [line.split(delimiter) for line in raw.split(b"\n")]
+    line = rng.choice(lines)
+    cell = rng.randrange(len(line))
+    action = rng.randrange(4)
+    if action == 0:
+        line[cell] = rng.choice([*ODD_WORDS, b"", b" ", b"\xc3\xa9", b'{"choices": ['])
+    elif action == 1:
+        line.insert(cell, line[cell])
+    elif action == 2:
+        line[cell], line[0] = line[0], line[cell]
+    else:
+        del line[cell]
+    return b"\n".join(map(delimiter.join, lines))
+
+
+def damage_file(path: Path, rng: random.Random) -> None:
+    """Damage one of the files at a path; half of the time the content of a gzipped one."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    file = rng.choice(files)
+    raw = file.read_bytes()
+    damages = [damage_bytes]
+    if raw[:1] in (b"{", b"[") and file.suffix in (".json", ".jsonl", ".manifest"):
+        damages.append(damage_json)
+    elif file.suffix in (".csv", ".tsv"):
+        damages.append(damage_cells)
+    if raw[:2] == b"\x1f\x8b" and rng.random() < 0.5:
+        file.write_bytes(gzip.compress(damage_bytes(gzip.decompress(raw), rng)))
+    else:
+        file.write_bytes(rng.choice(damages)(raw, rng))
+
+
+def forge_store(store: Path, rng: random.Random) -> None:
+    """Change numbers of a store, and recompute every checksum and the seal."""
     manifest = json.loads((store / MANIFEST).read_bytes())
     manifest.pop("seal")
     files = {name: bytearray((store / name).read_bytes()) for name in manifest["files"]}
-    what = chance.choice([*files, "manifest"])
-    if what == "manifest":
-        name = chance.choice(["n_labels", "n_items", "n_annotators", "left_out", "classes"])
-        manifest[name] = chance.choice([0, 1, -1, 10**12, [], None, manifest[name], ["x", "x"], 2.5])
-    elif files[what]:
-        at = chance.randrange(len(files[what]))
-        files[what][at] = chance.randrange(256)
+    target = rng.choice([*files, "manifest"])
+    if target == "manifest":
+        name = rng.choice(["n_labels", "n_items", "n_annotators", "left_out", "classes"])
+        manifest[name] = rng.choice([0, 1, -1, 10**12, [], None, manifest[name], ["x", "x"], 2.5])
+    elif files[target]:
+        files[target][rng.randrange(len(files[target]))] = rng.randrange(256)
     for name, content in files.items():
         (store / name).write_bytes(content)
         manifest["files"][name] |= {"bytes": len(content), "crc32": zlib.crc32(content)}
@@ -105,170 +146,156 @@ def forge_store(store: Path, chance: random.Random) -> None:
     (store / MANIFEST).write_text(json.dumps(manifest | {"seal": seal}))
 
 
-def forge_model(file: Path, chance: random.Random) -> None:
-    """An array of a saved file cut, doubled, turned or filled with one number, under a digest that fits."""
+def forge_model(file: Path, rng: random.Random) -> None:
+    """Cut, double, transpose or fill an array of a saved file, and recompute its digest."""
     header, arrays = read_arrays(file)
-    name = chance.choice(sorted(arrays))
+    name = rng.choice(sorted(arrays))
     array = np.atleast_1d(arrays[name])
-    forged = chance.choice([array[:0], array[:-1], np.concatenate([array, array]), array.T, array * 0 - 1])
+    forged = rng.choice([array[:0], array[:-1], np.concatenate([array, array]), array.T, array * 0 - 1])
     write_arrays(file, header, {**arrays, name: forged})
 
 
 # ---- readers ------------------------------------------------------------------------------------------
 
 
-def sound(labels: ds.Annotations) -> str:
-    """What is wrong with labels; empty where nothing is."""
+def fault_of(labels: ds.Annotations) -> str:
+    """Return the fault of labels; empty if there is none."""
     sizes = labels.n_items, labels.n_annotators, labels.n_classes
     for column, size in zip(labels.columns, sizes, strict=True):
         if len(column) != labels.n_labels or (len(column) and not 0 <= column.min() <= column.max() < size):
             return "a code beyond its vocabulary"
     if not labels.n_labels or (np.diff(labels.item) < 0).any():
-        return "rows out of order, or none"
-    ids = [*labels.items, *labels.annotators, *labels.classes]
-    if any(str(name).strip() == "" for name in ids) and not labels.anonymous:
-        return "a blank id"
+        return "rows not sorted, or none"
+    for vocabulary in labels.vocabularies:
+        names = [str(name) for name in vocabulary]
+        if len(set(names)) < len(names) or (not all(map(str.strip, names)) and not labels.anonymous):
+            return "a blank or repeated id"
     if labels.counts.sum() != labels.n_labels:
         return "counts that do not add up"
     return ""
 
 
-def read_labels(path: Path) -> str:
-    labels = ds.read_annotations(path, layout="wide" if path.name == "wide.csv" else None)
-    again = ds.read_annotations(path, layout="wide" if path.name == "wide.csv" else None)
-    return sound(labels) or ("" if labels.fingerprint() == again.fingerprint() else "two readings differ")
+def read_labels(path: Path, **options: Any) -> str:
+    export = recognise(path)
+    if export is not None and export not in FORMATS:
+        return f"an unknown format {export}"
+    labels, again = (ds.read_annotations(path, **options) for _ in range(2))
+    return fault_of(labels) or ("" if labels.fingerprint() == again.fingerprint() else "two readings differ")
 
 
-def whole_store(expected: str) -> Read:
-    def read(path: Path) -> str:
-        found = ds.read_annotations(path).fingerprint()
-        return "" if found == expected else "a damaged store was opened"
-
-    return read
+def read_side_table(votes: Path, role: str, path: Path) -> str:
+    return fault_of(ds.read_annotations(votes, **{role: path}))
 
 
-def usable_store(path: Path) -> str:
+def read_store(expected: str, path: Path) -> str:
+    return "" if ds.read_annotations(path).fingerprint() == expected else "a damaged store was opened"
+
+
+def fit_store(path: Path) -> str:
     labels = ds.read_annotations(path)
-    fault = sound(labels)
+    fault = fault_of(labels)
     if not fault:
         ds.DawidSkene(max_iter=2).fit(labels)
     return fault
 
 
-def whole_file(expected: Any) -> Read:
-    def read(path: Path) -> str:
-        found = ds.load(path)
-        same = all(np.array_equal(found._state()[1][name], array) for name, array in expected.items())
-        return "" if same else "a damaged file was loaded"
-
-    return read
+def read_estimator(expected: dict[str, Any], path: Path) -> str:
+    arrays = ds.load(path)._state()[1]
+    same = all(np.array_equal(arrays[name], array) for name, array in expected.items())
+    return "" if same else "a damaged file was loaded"
 
 
-def usable_model(path: Path) -> str:
-    found = ds.load(path)
-    if hasattr(found, "to_frame"):
-        found.to_frame()
+def use_estimator(path: Path) -> str:
+    estimator = ds.load(path)
+    if hasattr(estimator, "to_frame"):
+        estimator.to_frame()
     return ""
 
 
-def whole_run(path: Path) -> str:
+def read_run(path: Path) -> str:
     load_run(path)
     return ""
 
 
-# ---- sound inputs -------------------------------------------------------------------------------------
+# ---- valid inputs -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Case:
-    """A sound input, how it is mangled, and how it is read."""
+    """A valid input, the damage done to it, and its reader."""
 
     name: str
     path: Path
-    mangle: Callable[[Path, random.Random], None]
-    read: Read
+    damage: Callable[[Path, random.Random], None]
+    read: Reader
 
 
-def cases(folder: Path) -> list[Case]:
-    """Every kind of input, made once."""
-    made = []
-    for n, write in enumerate(FORMATS):
-        for seed in (n, n + len(FORMATS)):
-            place = folder / f"{write.__name__}-{seed}"
-            place.mkdir()
-            path = write(Crowd.drawn(seed), place).path
-            if write.__name__ == "wide":
-                path = path.rename(path.with_name("wide.csv"))
-            made.append(Case(write.__name__, path, mangle_a_file, read_labels))
-    known = ds.simulate(n_items=40, n_annotators=6, n_classes=3, labels_per_item=4, seed=1).annotations
-    from dissensus.tables.results import label_table
-    from dissensus.tables.write import write_table
-
-    write_table(label_table(known), folder / "votes.csv")
-    ds.write_store(folder / "votes.csv", folder / "store")
-    packed = ds.read_annotations(folder / "store")
-    made += [Case("store", folder / "store", mangle_a_file, whole_store(packed.fingerprint()))] * 3
-    made += [Case("forged store", folder / "store", forge_store, usable_store)] * 4
-    for name, model in {
-        "fmm": ds.FMM(2),
-        "dawid-skene": ds.DawidSkene(),
-        "majority": ds.MajorityVote(),
-    }.items():
-        fitted = model.fit(known)
-        file = folder / f"{name}.safetensors"
-        fitted.save(file)
-        made.append(Case("model", file, mangle_a_file, whole_file(fitted._state()[1])))
-        made.append(Case("forged model", file, forge_model, usable_model))
+def make_cases(folder: Path) -> list[Case]:
+    """Write every kind of input once."""
+    cases = []
+    for seed, write in enumerate([*EXPORTS, *EXPORTS]):
+        parent = folder / f"{write.__name__}-{seed}"
+        parent.mkdir()
+        export = write(Crowd.from_seed(seed), parent)
+        cases.append(Case(write.__name__, export.path, damage_file, partial(read_labels, **export.options)))
+    for make in SAMPLES:
+        (folder / f"sample-{make.__name__}").mkdir()
+        sample = make(folder / f"sample-{make.__name__}")
+        options = {name: sample.options[name] for name in ("format", "question") if name in sample.options}
+        cases.append(Case(make.__name__, sample.path, damage_file, partial(read_labels, **options)))
+    labels = ds.simulate(n_items=40, n_annotators=6, n_classes=3, labels_per_item=4, seed=1).annotations
+    votes = write_table(label_table(labels), folder / "votes.csv")
+    for role, key in (("items", "item"), ("annotators", "annotator"), ("gold", "item")):
+        side = folder / f"{role}.csv"
+        ids, classes = (labels.annotators if key == "annotator" else labels.items), labels.classes
+        side.write_text(f"{key},label\n{ids[0]},{classes[0]}\n{ids[1]},{classes[1]}\nunknown,{classes[0]}\n")
+        cases.append(Case(f"{role} table", side, damage_file, partial(read_side_table, votes, role)))
+    ds.write_store(votes, folder / "store")
+    fingerprint = ds.read_annotations(folder / "store").fingerprint()
+    cases += [Case("store", folder / "store", damage_file, partial(read_store, fingerprint))] * 3
+    cases += [Case("forged store", folder / "store", forge_store, fit_store)] * 4
     X, targets = np.eye(4)[[0, 1, 2, 3] * 3], np.tile(np.eye(3)[[0, 1, 2, 0]], (3, 1))
-    learner, file = ds.text.SoftmaxRegression().fit(X, targets), folder / "learner.safetensors"
-    learner.save(file)
-    made.append(Case("learner", file, mangle_a_file, whole_file(learner._state()[1])))
-    made.append(Case("forged learner", file, forge_model, usable_model))
-    write_run(fit(known, "majority", test_size=0), folder / "run", page=None)
-    made.append(Case("run", folder / "run", mangle_a_file, whole_run))
-    return made
+    estimators = [model.fit(labels) for model in (ds.FMM(2), ds.DawidSkene(), ds.MajorityVote())]
+    for estimator in (*estimators, ds.text.SoftmaxRegression().fit(X, targets)):
+        file = folder / f"{type(estimator).__name__}.safetensors"
+        estimator.save(file)
+        cases.append(Case("model", file, damage_file, partial(read_estimator, estimator._state()[1])))
+        cases.append(Case("forged model", file, forge_model, use_estimator))
+    write_run(fit(labels, "majority", test_size=0), folder / "run", page=None)
+    return [*cases, Case("run", folder / "run", damage_file, read_run)]
 
 
-def outcome(seed: int, known: list[Case], folder: Path) -> tuple[str, str]:
-    """What came of a seed (``refused``, ``read``), and what was wrong, if anything."""
-    case = known[seed % len(known)]
-    place = folder / "mangled"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir()
-    path = place / case.path.name
+def outcome(seed: int, cases: list[Case], folder: Path) -> tuple[str, str]:
+    """Return how a seed ended (``refused`` or ``read``; ``broken``), and its fault, if any."""
+    case = cases[seed % len(cases)]
+    shutil.rmtree(folder / "damaged", ignore_errors=True)
+    (folder / "damaged").mkdir()
+    path = folder / "damaged" / case.path.name
     shutil.copytree(case.path, path) if case.path.is_dir() else shutil.copy(case.path, path)
-    chance = random.Random(seed)
-    case.mangle(path, chance)
+    case.damage(path, random.Random(seed))
     try:
         fault = case.read(path)
     except ds.DissensusError as error:
-        many = "\n" in str(error)
-        return "refused", f"seed {seed} ({case.name}): more than one line: {error!r}" if many else ""
+        long = "\n" in str(error) or len(str(error)) > 1000
+        return "refused", f"seed {seed} ({case.name}): not one short line: {error!r}" if long else ""
     except Exception as error:
         return "broken", f"seed {seed} ({case.name}): {type(error).__name__}: {error}"
-    # A mangled run whose summary still fits, or a byte that no checksum covers, may be what it was.
     return "read", f"seed {seed} ({case.name}): {fault}" if fault else ""
 
 
 def study(seeds: range) -> tuple[Counter[str], list[str]]:
-    """How the seeds ended, and every fault."""
-    ended: Counter[str] = Counter()
-    faults = []
-    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+    """Return how often each ending occurred, and all faults."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        known = cases(Path(place))
-        for seed in seeds:
-            how, fault = outcome(seed, known, Path(place))
-            ended[how] += 1
-            if fault:
-                faults.append(fault)
-    return ended, faults
+        cases = make_cases(Path(folder))
+        outcomes = [outcome(seed, cases, Path(folder)) for seed in seeds]
+    return Counter(ending for ending, _ in outcomes), [fault for _, fault in outcomes if fault]
 
 
 def main() -> None:
     seeds = range(*map(int, sys.argv[1:])) if sys.argv[1:] else range(10_000)
-    ended, faults = study(seeds)
-    print(*faults, f"seeds {seeds.start} to {seeds[-1]}: {dict(ended)}, {len(faults)} faults", sep="\n")
+    endings, faults = study(seeds)
+    print(*faults, f"seeds {seeds.start} to {seeds[-1]}: {dict(endings)}, {len(faults)} faults", sep="\n")
     sys.exit(bool(faults))
 
 

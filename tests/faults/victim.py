@@ -1,11 +1,11 @@
-"""A program whose children run commands of dissensus and are stopped at a moment named.
+"""Program whose child processes run commands of dissensus and are stopped at a given moment.
 
     python victim.py < plans
 
-A plan is one line of JSON: ``words`` of the command line, the folder (``cwd``) to run it in, the ``signal``
-to send, and ``at`` which of the child's file operations (0: never; none: not in a child, to load what
-commands need). A child counts what Python does to files: opening, naming, linking, removing. Standard output
-has one line of JSON for each: the exit code, how many operations there were, and what the child printed.
+A plan is one line of JSON: the ``command`` line, the folder (``cwd``) to run it in, the ``signal`` to send,
+and the file operation ``at`` which it is sent (0: never; null: run in this process, to import what commands
+need). File operations are opening, renaming, linking and removing. The output is one line of JSON per plan:
+the exit ``code``, the number ``n`` of operations, and the ``output`` of the child.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVENTS = {
 
 
 def counting(cwd: str, at: int, number: int) -> list[int]:
-    """Count file operations below a folder from now on; send ourselves the signal at one of them."""
+    """Count file operations below a folder from now on, and send this process the signal at one of them."""
     count = [0]
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -42,23 +42,23 @@ def counting(cwd: str, at: int, number: int) -> list[int]:
     return count
 
 
-def child(plan: dict[str, Any], output: int, told: int) -> None:
+def child(plan: dict[str, Any], output: int, count_pipe: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(plan["cwd"])
-    sys.argv = ["dissensus", *plan["words"]]
+    sys.argv = ["dissensus", *plan["command"]]
     code: Any = 1
     count = counting(os.path.realpath(plan["cwd"]), plan["at"], plan["signal"])
     try:
         dissensus.cli.main()
         code = 0
-    except SystemExit as left:
-        code = left.code or 0
-    except BaseException as error:  # a traceback would be a finding
+    except SystemExit as error:
+        code = error.code or 0
+    except BaseException as error:  # reported as a fault
         print(f"Traceback: {error!r}")
     sys.stdout.flush()
     sys.stderr.flush()
-    os.write(told, str(count[0]).encode())
+    os.write(count_pipe, str(count[0]).encode())
     os._exit(code)
 
 
@@ -73,14 +73,14 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
         n_operations = os.read(reading, 100)
         os.close(reading)
         output.seek(0)
-        return {"code": code, "n": int(n_operations or 0), "said": output.read().decode()}
+        return {"code": code, "n": int(n_operations or 0), "output": output.read().decode()}
 
 
 def load(plan: dict[str, Any]) -> dict[str, Any]:
-    """Run a command in this process, so that its children find everything loaded."""
+    """Run a command in this process, so that child processes have everything imported."""
     os.chdir(plan["cwd"])
     with open(os.devnull, "w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):  # noqa: PTH123
-        dissensus.cli.application()(plan["words"], prog_name="dissensus", standalone_mode=False)
+        dissensus.cli.application()(plan["command"], prog_name="dissensus", standalone_mode=False)
     return {}
 
 

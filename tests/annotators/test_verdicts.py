@@ -1,0 +1,309 @@
+"""Verdicts: evidence by enumeration, views by hand, and crowds with planted spammers."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from dissensus.annotators import evidence, verdicts
+from dissensus.annotators.evidence import (
+    LabelSample,
+    informative_clusters,
+    log_item_free,
+    mutual_information,
+    predicted_share,
+)
+from dissensus.annotators.verdicts import decide_verdicts, views_in_draw, zero_inflated_quantile
+from dissensus.errors import DataError, ParameterError
+from dissensus.models.hpgm.posterior import Draws
+from experiments.verdicts import SPAM, planted_crowd
+from tests.helpers.sizes import usually
+
+pytestmark = pytest.mark.no_cover
+
+QUICK = {"n_chains": 2, "n_sweeps": 60, "n_jobs": 1}
+
+
+# ---- the evidence -------------------------------------------------------------------------------------
+
+
+def urn_probability(labels, alpha):
+    """Return the probability of a sequence of labels under Pólya's urn."""
+    urn, probability = np.array(alpha, dtype=float), 1.0
+    for label in labels:
+        probability *= urn[label] / urn.sum()
+        urn[label] += 1
+    return probability
+
+
+def sample_of(labels, P):
+    """Return one annotator's labels, each of another item."""
+    label = np.asarray(labels)
+    return LabelSample(np.arange(len(label)), np.zeros(len(label), dtype=int), label, 1, P)
+
+
+def exact_evidence(q, labels, theta, strengths):
+    """Sum over all assignments of items to clusters of Π q Π_k urns, averaged over c."""
+    total = 0.0
+    for c, w in itertools.product(strengths, itertools.product(range(q.shape[1]), repeat=len(labels))):
+        part = np.prod([q[e, k] for e, k in enumerate(w)])
+        for k in range(q.shape[1]):
+            subset = [label for label, cluster in zip(labels, w, strict=True) if cluster == k]
+            part *= urn_probability(subset, c * theta[:, k])
+        total += part / len(strengths)
+    return np.log(total)
+
+
+THETA = np.array([[0.8, 0.1], [0.1, 0.3], [0.1, 0.6]])  # (P, K)
+
+
+def test_the_bound_is_exact_for_known_clusters_and_tight_for_others():
+    labels, q, strengths = [0, 0, 2, 1, 0], np.eye(2)[[0, 0, 1, 1, 0]], (1.0, 10.0)
+    bound = sample_of(labels, 3).bound(q, THETA, strengths)[0]
+    assert bound == pytest.approx(exact_evidence(q, labels, THETA, strengths), rel=1e-9)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        q, labels = rng.dirichlet([1, 1], size=6), rng.integers(3, size=6).tolist()
+        bound = sample_of(labels, 3).bound(q, THETA, (10.0,))[0]
+        exact = exact_evidence(q, labels, THETA, (10.0,))
+        assert exact - 0.5 < bound <= exact + 1e-9
+
+
+def test_item_free_evidence_by_hand():
+    nu, labels = np.array([0.5, 0.3, 0.2]), [0, 1, 1, 0, 0]
+    learned = urn_probability(labels, 3 * nu), urn_probability(labels, nu)
+    expected = np.log(np.mean([np.prod(nu[labels]), 3.0 ** -len(labels), *learned]))
+    assert log_item_free(np.array([[3.0, 2.0, 0.0]]), nu)[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_share_of_spammers_is_learned():
+    # the same evidence is sufficient in a crowd of spammers, but not in a clean crowd
+    log_spam = [np.array([[2.0] + [odds] * 49]) for odds in (-8.0, 8.0)]
+    even = [evidence.spam_at_even_odds(np.zeros((1, 50)), log) for log in log_spam]
+    few, many = map(evidence.spam_probability, even)
+    assert few[0] < 0.5 < 0.9 < many[0]
+    # 49 sure ones and one: (a + 49 + p) / (a + b + 50), p itself by Bayes' rule
+    share = (evidence.SPAM_SHARE_PRIOR[0] + 49 + many[0]) / (sum(evidence.SPAM_SHARE_PRIOR) + 50)
+    odds = np.exp(2.0) * share / (1 - share)
+    assert many[0] == pytest.approx(odds / (1 + odds), abs=2e-3)
+
+
+def test_predicted_share_by_hand():
+    # two kinds of items: the crowd distinguishes them, a small cluster splits them otherwise
+    size = np.full(4, 0.25)
+    crowd = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], dtype=float)
+    repeat = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], dtype=float)
+    theta = np.stack([crowd, repeat], axis=1)
+    assert predicted_share(theta, size, np.array([0.8, 0.2])) == pytest.approx([np.inf, 0.0], abs=1e-9)
+    both = informative_clusters(theta, size, np.array([0.8, 0.2]), np.array([1000, 1000]))
+    assert both.tolist() == [True, False]
+    turned = np.stack([crowd, crowd[:, ::-1]], axis=1)
+    assert informative_clusters(turned, size, np.array([0.8, 0.2]), np.array([1000, 1000])).all()
+    assert mutual_information(np.eye(2) / 2) == pytest.approx(np.log(2))
+
+
+def test_single_labels_are_too_few():
+    labels = ds.Annotations.from_arrays(["i", "i", "j"], ["a", "b", "a"], ["x", "y", "x"])
+    result = ds.annotator_verdicts(labels, ds.HPGM(**QUICK).fit(labels))
+    assert set(result.verdict) == {"too few labels"}
+
+
+# ---- views --------------------------------------------------------------------------------------------
+
+
+def drawn(z, theta, M=12):
+    """Return one draw with known item clusters, annotator clusters ``z`` and answers ``theta`` (K, L, P)."""
+    K, L, P = theta.shape
+    N = len(z)
+    beliefs = np.eye(K)[np.arange(M) % K][None].astype(np.float32)
+    matrices = theta.transpose(1, 2, 0)[z][None].astype(np.float32)
+    return Draws(
+        beliefs, np.full((1, M, P), 1 / P, np.float32), matrices, np.full((1, N, K), 50.0, np.float32),
+        theta.mean(axis=1)[None], theta.mean(axis=1)[None], theta[None], theta.mean(axis=1)[None],
+        np.full((1, K), 1 / K), np.full((1, L), 1 / L), np.array([z], np.int32), np.array([[9.0, 9.0, 0.0]]),
+    )  # fmt: skip
+
+
+A, B, C = (0.9, 0.05, 0.05), (0.05, 0.9, 0.05), (0.05, 0.05, 0.9)
+CROWD, OTHER, TURNED, SPAMMY = (A, B, C, C), (A, B, C, A), (B, C, A, A), ((0.34, 0.33, 0.33),) * 4
+
+
+def sides(*groups):
+    """Return the views of groups given as (size, answers to four kinds of items)."""
+    z = np.repeat(np.arange(len(groups)), [n for n, _ in groups])
+    theta = np.array([answers for _, answers in groups]).transpose(1, 0, 2)
+    N = len(z)
+    return views_in_draw(drawn(z, theta), 0, np.full(N, 1 / N), np.full(N, 100))
+
+
+def test_views_by_hand():
+    small = sides((8, CROWD), (2, OTHER))
+    assert small.minority().tolist() == [False] * 8 + [True] * 2
+    assert small.differ == pytest.approx([0.0, 0.25])
+    assert (~small.small).sum() == 1
+    equal = sides((5, CROWD), (4, OTHER))
+    assert not equal.minority().any()
+    assert (~equal.small).sum() == 2
+    # single annotators, and a few who contradict the crowd, err
+    assert sides((8, CROWD), (1, OTHER)).error().tolist() == [False] * 8 + [True]
+    few = sides((20, CROWD), (2, TURNED))
+    assert few.error()[-2:].all()
+    assert not few.minority().any()
+    assert sides((20, CROWD), (6, TURNED)).minority()[-6:].all()
+    # similar clusters are one view
+    merged = sides((6, CROWD), (4, ((0.8, 0.15, 0.05), B, C, C)), (3, SPAMMY))
+    assert merged.view.tolist() == [0] * 10 + [-1] * 3
+    assert len(merged.weight) == 1
+
+
+TYPICAL, MINORITY, ERROR, SPAM_VERDICT, FEW = verdicts.VERDICTS
+
+
+@pytest.mark.parametrize(
+    ("spam", "even", "minority", "error", "verdict", "probability"),
+    [
+        (0.95, 0.99, 0, 0, SPAM_VERDICT, 0.95),
+        (0.3, 0.6, 0.6, 0, FEW, np.nan),
+        (0.01, 0.05, 0.8, 0, MINORITY, 0.8),
+        (0.01, 0.05, 0, 0.9, ERROR, 0.9),
+        (0, 0, 0.1, 0, TYPICAL, 0.9),
+        (0, 0, 0.58, 0.02, MINORITY, 0.58),  # the likelier of typical and minority view
+        (0, 0, 0.42, 0, TYPICAL, 0.58),
+        (0, 0, 0.3, 0.7, MINORITY, 0.3),  # 0.7 is not enough for a systematic error
+        (0.03, 0.3, 0, 0.95, ERROR, 0.95),  # a sure error needs no further labels
+        (0.03, 0.3, 0, 0.8, FEW, np.nan),
+        (0.3, 0.8, 0, 0.95, FEW, np.nan),
+    ],
+)
+def test_verdicts_by_probability(spam, even, minority, error, verdict, probability):
+    columns = (np.array([value], dtype=float) for value in (spam, even, minority, error))
+    decided, chance = decide_verdicts(*columns)
+    assert decided[0] == verdict
+    np.testing.assert_allclose(chance, probability)
+
+
+def test_zero_inflated_quantiles():
+    values = np.linspace(1, 2, 101)[:, None]
+    for zero, level, quantile in ((0.5, 0.4, 0.0), (0.5, 0.75, 1.5), (0.0, 0.05, 1.05)):
+        assert zero_inflated_quantile(values, np.array([zero]), level)[0] == pytest.approx(quantile)
+
+
+def test_planted_crowds_have_their_shares():
+    crowd = planted_crowd(4, n_annotators=100, labels_each=100, spammers=0.2, adversaries=0.1, spread=0.0)
+    assert [(crowd.kind == kind).sum() for kind in (SPAM, "adversary", "typical")] == [20, 10, 70]
+    labels, kind = crowd.annotations, crowd.kind[crowd.annotations.annotator]
+    votes = np.zeros((labels.n_items, 4))
+    np.add.at(votes, (labels.item[kind == "typical"], labels.label[kind == "typical"]), 1)
+    clear = (np.diff(np.sort(votes, axis=1), axis=1)[:, -1] >= 2)[labels.item]
+    turn = (labels.label - votes.argmax(axis=1)[labels.item]) % 4  # 0: the majority's answer
+    assert (turn == 0)[clear & (kind == SPAM)].mean() == pytest.approx(0.25, abs=0.03)
+    assert (turn == 1)[clear & (kind == "adversary")].mean() == pytest.approx(0.8, abs=0.04)
+    copies = planted_crowd(4, labels_each=40, spammers=0.3, strategy="copy-cats")
+    rows = (copies.kind == SPAM)[copies.annotations.annotator]
+    pairs = set(zip(copies.annotations.item[rows], copies.annotations.label[rows], strict=True))
+    assert len(pairs) == len({item for item, _ in pairs})  # one label per item
+
+
+# ---- whole crowds -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return planted_crowd(1, labels_each=60, spammers=0.1, adversaries=0.05, accuracy=0.9)
+
+
+@pytest.fixture(scope="module")
+def fitted(crowd):
+    return ds.HPGM(**QUICK).fit(crowd.annotations)
+
+
+@pytest.mark.slow
+def test_spammers_and_adversaries_are_found(crowd, fitted):
+    result = ds.annotator_verdicts(fitted.training_labels(), fitted)
+    assert (result.verdict[crowd.kind == SPAM] == "spam").sum() >= 4  # of six
+    assert not (result.verdict[crowd.kind != SPAM] == "spam").any()
+    assert (result.verdict[crowd.kind == "adversary"] == "systematic error").all()
+    assert (result.verdict[crowd.kind == "typical"] == "typical").mean() > 0.95
+    assert result.probability[result.verdict == "spam"].min() >= 0.9
+    assert result.in_words() == "one view is by far the largest"
+    frame = result.to_frame()
+    assert list(frame["annotator"]) == list(crowd.annotations.annotators)
+    assert (frame["information_low"] <= frame["information_high"]).all()
+
+
+@pytest.mark.slow
+def test_shuffled_labels_are_spam_or_too_few(crowd):
+    labels, rng = crowd.annotations, np.random.default_rng(5)
+    label = labels.label.copy()
+    for n in range(labels.n_annotators):
+        rows = np.flatnonzero(labels.annotator == n)
+        label[rows] = rng.permutation(label[rows])
+    shuffled = ds.Annotations.from_arrays(labels.item, labels.annotator, label)
+    result = ds.annotator_verdicts(shuffled, ds.HPGM(**QUICK).fit(shuffled))
+    assert set(result.verdict) <= {"spam", "too few labels"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(usually(1, verify=5)))
+def test_a_clean_crowd_has_no_spam(seed):
+    labels = ds.simulate(seed=seed).annotations
+    result = ds.annotator_verdicts(labels, ds.HPGM(**QUICK).fit(labels))
+    assert not (result.verdict == "spam").any()
+
+
+def test_gold_labels_reveal_errors(crowd):
+    labels = crowd.annotations
+    gold = labels.counts.argmax(axis=1).astype(np.int32)
+    wrong = verdicts.gold_error_probability(replace(labels, gold=gold), labels.n_annotators)
+    assert (wrong[crowd.kind == "adversary"] > 0.9).all()
+    assert (wrong[crowd.kind == "typical"] < 0.1).all()
+    # 3 of 10 right, usual 0.8: P(Beta(4, 8) < 0.4) = P(Binomial(11, 0.4) ≥ 4)
+    terms = [comb(11, k) * 0.4**k * 0.6 ** (11 - k) for k in range(4, 12)]
+    assert float(verdicts.betainc(4, 8, 0.4)) == pytest.approx(sum(terms), rel=1e-9)
+
+
+def test_verdicts_need_posterior_draws(crowd):
+    with pytest.raises(DataError, match="draws of HPGM, and MajorityVote has none"):
+        ds.annotator_verdicts(crowd.annotations, ds.MajorityVote().fit(crowd.annotations))
+    with pytest.raises(ParameterError, match="'interval' parameter of annotator_verdicts"):
+        ds.annotator_verdicts(crowd.annotations, interval=0)
+
+
+@pytest.mark.data
+def test_two_views_in_hs_brexit(data_dir):
+    labels = ds.read_annotations(data_dir / "hs_brexit" / "annotations.csv")
+    result = ds.annotator_verdicts(labels, ds.HPGM(n_chains=2, n_sweeps=150, n_jobs=1).fit(labels))
+    assert set(result.verdict) == {"typical"}
+    assert result.in_words().startswith("two views of similar weight (3 and 3 annotators)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_single_random_annotator_is_spam(seed):
+    """The random labels must not split the item clusters."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(2, size=120)
+    honest = [np.where(rng.random(120) < 0.9, truth, rng.integers(2, size=120)) for _ in range(12)]
+    answers = np.stack([*honest, rng.integers(2, size=120)])
+    who, item = np.indices(answers.shape)
+    labels = ds.Annotations.from_arrays(item.ravel(), who.ravel(), answers.ravel())
+    result = ds.annotator_verdicts(labels, ds.HPGM(n_chains=2, n_sweeps=100, n_jobs=1).fit(labels))
+    assert result.verdict[-1] == "spam"
+    assert result.spam_probability[:-1].max() < 0.05
+
+
+def test_item_clusters_with_the_same_answers_are_merged():
+    answers = np.array([[[0.9, 0.1]], [[0.85, 0.15]], [[0.2, 0.8]]])
+    kinds = evidence.merge_item_clusters(answers, np.array([0.5, 0.3, 0.2]))
+    assert kinds.tolist() == [[1, 0], [1, 0], [0, 1]]
+    # two camps with opposite answers keep the clusters apart, though the population's answers are equal
+    camps = np.array([[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]])
+    assert evidence.merge_item_clusters(camps, np.array([0.5, 0.5])).tolist() == [[1, 0], [0, 1]]
+    # without annotator clusters nothing is merged
+    kinds = evidence.merge_item_clusters(np.zeros((2, 0, 2)), np.array([0.5, 0.5]))
+    assert kinds.tolist() == [[1, 0], [0, 1]]

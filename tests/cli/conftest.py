@@ -1,0 +1,43 @@
+"""Fixtures of the command line's tests: a simulated crowd, its refined labels, an empty directory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.helpers.cli import run
+
+
+@pytest.fixture(scope="session")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a simulated crowd of 80 items and 400 labels."""
+    directory = tmp_path_factory.mktemp("data") / "crowd"
+    run("simulate", "--n-items", 80, "--n-annotators", 20, "-k", 3, "-l", 2, "--seed", 4, "-o", directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def refined(crowd: Path) -> tuple[Path, Any]:
+    """The crowd refined by the default model: the directory, and the JSON that ``fit`` printed."""
+    directory = crowd.parent / "refined"
+    return directory, json.loads(run("fit", crowd / "annotations.csv", "-o", directory, "--json").stdout)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def without_pandas() -> Iterator[None]:
+    """Make pandas, which is an extra, impossible to import: no command needs it."""
+    pa.array(["Arrow looks for pandas once"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pandas", None)
+        yield

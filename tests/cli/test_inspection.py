@@ -1,0 +1,129 @@
+"""``dissensus describe``, ``annotators``, ``plan`` and ``report``."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from tests.helpers.cli import failure, random_votes, read_csv, run, write_votes
+
+pytestmark = pytest.mark.usefixtures("without_pandas")
+
+SHORT = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20", "--test-size", 0]
+
+
+def describe(*words: Any) -> Any:
+    """Return the description that the command prints as JSON."""
+    return json.loads(run("describe", *words, "--json").stdout)
+
+
+def test_describe_counts_by_hand() -> None:
+    write_votes(Path("votes.csv"), "i,a,x\ni,b,y\ni,b,y\nj,a,x\n")
+    summary = describe("votes.csv")
+    names = ("n_items", "n_annotators", "n_labels", "n_classes", "n_repeated_pairs")
+    assert [summary[name] for name in names] == [2, 2, 4, 2, 1]
+    # i has counts (1, 2), j has (1, 0)
+    expected = -(math.log(1 / 3) / 3 + 2 * math.log(2 / 3) / 3) / 2
+    assert summary["mean_entropy"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_other_columns_of_counts_are_not_classes() -> None:
+    rows = "".join(f"i{m},a{n},{'xy'[m % 2]},{m},{n}\n" for m in range(6) for n in range(3))
+    Path("votes.csv").write_text("item,annotator,label,count_likes,count_shares\n" + rows)
+    assert describe("votes.csv")["class_counts"] == {"x": 9, "y": 9}
+
+
+@pytest.mark.parametrize(("column", "noted"), [("task", False), ("tweet_id", True)])
+def test_only_unusual_column_names_are_noted(column: str, noted: bool) -> None:
+    Path("votes.csv").write_text(f"{column},worker,label\n1,a,x\n1,b,y\n2,a,x\n2,b,x\n")
+    assert (f"read item from '{column}'" in run("describe", "votes.csv").stderr) == noted
+
+
+def test_reading_options_are_refused_for_a_run() -> None:
+    random_votes()
+    run("fit", "votes.csv", "--model", "majority", "--test-size", 0, "--no-report", "-o", "refined")
+    assert "is a store or a run" in failure("describe", "refined", "--classes", "x,y,z")
+    assert ds.fit("refined", "majority", test_size=0).annotations.n_labels == 120
+
+
+@pytest.mark.slow
+def test_annotators_who_answer_at_random_are_spam() -> None:
+    # twelve annotators who err on every tenth item, one who answers by coin, and a harsh one
+    rng = np.random.default_rng(0)
+    rows = [f"{m},a{n:02d},{'xy'[(m + (rng.random() < 0.1)) % 2]}" for m in range(120) for n in range(12)]
+    rows += [f"{m},coin,{'xy'[rng.integers(2)]}" for m in range(120)]
+    rows += [f"{m},harsh,{'xy'[m % 2] if m % 8 else 'y'}" for m in range(120)]  # y for every fourth x
+    write_votes(Path("votes.csv"), "\n".join(rows) + "\n")
+    short = ["--set", "n_chains=2", "--set", "n_sweeps=100", "--test-size", 0, "--no-report"]
+    run("fit", "votes.csv", "-o", "judged", "--model", "hpgm", *short)
+    text = run("annotators", "judged", "-o", "who.csv").stdout
+    verdicts = {row["annotator"]: row["verdict"] for row in read_csv(Path("who.csv"))}
+    assert verdicts["coin"] == "spam"
+    assert {verdict for name, verdict in verdicts.items() if name != "coin"} == {"typical"}
+    assert "13 typical" in text
+    first = next(line for line in text.splitlines() if "typical" in line and "%" in line)
+    assert "harsh" in first
+    assert "y +1" in first  # on 15 of 120 items, give or take the errors of the others
+    table = json.loads(run("annotators", "judged", "--json").stdout)
+    assert dict(zip(table["annotator"], table["verdict"], strict=True)) == verdicts
+
+
+@pytest.mark.slow
+def test_report_reproduces_the_report_of_a_run(crowd: Path) -> None:
+    labels = crowd / "annotations.csv"
+    run("fit", labels, "-m", "pgm", "-k", 3, "-l", 2, "-o", "refined")
+    first = Path("refined/report.html").read_text(encoding="utf-8")
+    run("report", "refined", labels, "-o", "again.html")
+    assert Path("again.html").read_text(encoding="utf-8") == first
+    run("report", "refined", labels, "--anonymise")
+    assert '"a01"' in first
+    assert '"a01"' not in Path("refined/report.html").read_text(encoding="utf-8")
+    run("report", "refined/model.safetensors", labels)
+    assert Path("report.html").is_file()
+
+
+BATTLES = "".join(
+    f"{'mnop'[k % 4]},{'mnop'[(k + 1) % 4]},j{k % 3},{'left' if k % 5 else 'right'}\n" for k in range(60)
+)
+NUMBERS = "".join(f"i{m},a{n},{m + n / 7:.2f}\n" for m in range(20) for n in range(4))
+PGM = ["--model", "pgm", "-k", 2, "-l", 2, "--test-size", 0]
+RATINGS = ["--model", "ratings", "--test-size", 0]
+PAIRWISE = ["--model", "bradley-terry", "--test-size", 0]
+# text of the labels (random if empty), words of ``fit``, new labels
+RUNS: dict[str, tuple[str, list[Any], str]] = {
+    "hpgm": ("", SHORT, "i1,new,x\ni2,new,y\n"),
+    "pgm": ("", PGM, "i1,new,x\ni2,new,y\n"),
+    "numeric": (
+        "item,annotator,label\n" + NUMBERS,
+        ["--model", "ratings", "--test-size", 0],
+        "i1,b,3\ni2,b,1\n",
+    ),
+    "pairwise": ("model_a,model_b,judge,winner\n" + BATTLES, PAIRWISE, ""),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUNS)
+def test_every_command_works_on_every_run(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = ds.HPGM.fit
+
+    def short_fit(model: Any, *labels: Any, **more: Any) -> Any:
+        return fit(model.set_params(n_chains=2, n_sweeps=20), *labels, **more)
+
+    monkeypatch.setattr("dissensus.models.hpgm.model.HPGM.fit", short_fit)
+    text, words, new = RUNS[kind]
+    random_votes()
+    if text:
+        Path("votes.csv").write_text(text)
+    run("fit", "votes.csv", *words, "-o", "refined")
+    for command in ("describe", "annotators", "plan", "report"):
+        assert run(command, "refined").stdout
+    if new:
+        write_votes(Path("new.csv"), new)
+        assert "2 labels added" in run("update", "refined", "new.csv", "-o", "later").stdout

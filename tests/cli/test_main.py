@@ -1,0 +1,154 @@
+"""The program in its own process: exit codes, pipes, signals and a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.helpers.cli import run, tree
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = [sys.executable, "-m", "dissensus"]
+HEAVY = {"numpy", "scipy", "pandas", "pyarrow", "narwhals", "sklearn", "torch", "plotly", "dask"}
+SHOWN = ["--model", "pgm", "-k", "6", "-l", "4"]  # slow enough for its progress to be shown
+# A fit that would take minutes: no tolerance, many iterations, many restarts.
+ENDLESS = ["--model", "fmm", "-k", "60", "-s", "n_restarts=200", "-s", "tol=0", "-s", "max_iter=100000"]
+
+
+def start(*words: Any, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
+    command = [*PROGRAM, *map(str, words)]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False, **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Labels of enough items for progress to be shown."""
+    directory = tmp_path_factory.mktemp("process") / "crowd"
+    run("simulate", "--n-items", 1500, "-o", directory)
+    return directory / "annotations.csv"
+
+
+@pytest.mark.parametrize("words", [["fit", "--help"], []])
+def test_help_loads_nothing_heavy(words: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "dissensus", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "dissensus" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_pipe_gets_plain_text(votes: Path, tmp_path: Path) -> None:
+    done = start("fit", votes, "--model", "fmm", "-k", 4, "--no-report", "-o", "refined", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    control = {letter for letter in done.stdout if unicodedata.category(letter) == "Cc"}
+    assert control == {"\n"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--version"], 0), (["fit", "nothing.csv"], 2), (["fit", "--nothing"], 2)]
+)
+def test_exit_codes(words: list[str], code: int, tmp_path: Path) -> None:
+    done = start(*words, cwd=tmp_path)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == (0 if code == 0 else 1)
+    assert tree(tmp_path) == {}
+
+
+def test_closed_pipe_is_no_error(votes: Path, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*PROGRAM, "describe", str(votes)]
+    with os.fdopen(writing, "w") as closed:
+        done = subprocess.run(command, cwd=tmp_path, stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert done.stderr == b""
+
+
+def terminal(*words: Any, cwd: Path) -> Any:
+    """Start the program on a terminal of 100 columns."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
+    return pexpect.spawn(
+        PROGRAM[0],
+        [*PROGRAM[1:], *map(str, words)],
+        cwd=str(cwd),
+        env=environment | {"TERM": "xterm-256color"},
+        dimensions=(30, 100),
+        encoding="utf-8",
+        timeout=180,
+    )
+
+
+def seen(text: str) -> str:
+    """Remove escape sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_json_on_a_terminal_is_plain(votes: Path, tmp_path: Path) -> None:
+    child = terminal("info", "fmm", "--json", cwd=tmp_path)
+    child.expect(pexpect.EOF)
+    assert "\x1b" not in child.before
+    child.close()
+
+
+def test_terminal_shows_progress_and_then_the_result(votes: Path, tmp_path: Path) -> None:
+    child = terminal("fit", votes, *SHOWN, "-o", "refined", cwd=tmp_path)
+    child.expect("reading annotations.csv")
+    child.expect("held-out labels: ")
+    child.expect(r"\d+%")
+    child.expect("fitting ")
+    # the bar is removed and the cursor shown again before the result
+    child.expect(re.escape("\x1b[?25h"))
+    child.expect(pexpect.EOF)
+    assert "Wrote refined/: annotations.parquet, annotators.csv, labels.csv" in seen(child.before)
+    child.close()
+    assert child.exitstatus == 0
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_fit_leaves_nothing_behind(
+    votes: Path, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    child = terminal("fit", votes, *ENDLESS, "-o", "refined", cwd=tmp_path)
+    child.expect("held-out labels: ")
+    child.kill(sent)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == code
+    assert "Traceback" not in child.before
+    assert ("interrupted; nothing was written" in child.before) == (code == 130)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stopped_search_saves_finished_trials(votes: Path, tmp_path: Path) -> None:
+    child = terminal("select", votes, "-k", "2:9", "-l", "2:9", "-j", "2", "-o", "search", cwd=tmp_path)
+    child.expect(" left")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert "Traceback" not in child.before
+    assert "interrupted; finished trials are saved in search" in child.before
+    assert {file.name for file in (tmp_path / "search").iterdir()} == {"search.jsonl", "summary.json"}
+
+
+def test_completion_of_commands_and_models(tmp_path: Path) -> None:
+    program = "import sys; sys.argv[0] = 'dissensus'; from dissensus.cli import main; main()"
+    for words, expected in (("dissensus des", "describe"), ("dissensus fit --model f", "fmm")):
+        line = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        environment = os.environ | line | {"_DISSENSUS_COMPLETE": "complete_bash"}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=False)
+        assert done.stdout.decode().split() == [expected]

@@ -1,0 +1,426 @@
+"""Recount every sentence of a page from the raw labels, item by item.
+
+Nothing is shared with the code that writes the sentences except their text, kind and subject.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dissensus.annotators.sentences import Sentence
+
+SHARE = r"(under 1 %|over 99 %|\d+ %)"
+NAME = r"‘(.*?)’"
+NUMBER = r"([\d,]+)"
+
+Answer = np.ndarray  # (classes,): shares of an annotator's labels of an item
+
+
+def sentences_in(content: Any) -> Iterator[Sentence]:
+    """Yield every sentence anywhere in a page's content."""
+    if isinstance(content, Sentence):
+        yield content
+    elif isinstance(content, dict | list | tuple | np.ndarray):
+        for value in content.values() if isinstance(content, dict) else content:
+            yield from sentences_in(value)
+
+
+def whole(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def most(votes: Answer) -> int | None:
+    """Return the class with the most votes; None for ties, and without votes."""
+    best = np.flatnonzero(votes > max(votes.max() - 1e-9, 0))
+    return int(best[0]) if len(best) == 1 else None
+
+
+class Checker:
+    """Raw labels as (item, annotator, class) codes, and the names of the classes and annotators."""
+
+    def __init__(self, labels: Any) -> None:
+        self.names = [str(name) for name in labels.classes]
+        self.people = set(range(labels.n_annotators))
+        self.gold = None if labels.gold is None else labels.gold.tolist()
+        self.columns = labels.annotator_table
+        self.ordinal = labels.label_type == "ordinal"
+        columns = labels.item, labels.annotator, labels.label
+        self.rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        P = len(self.names)
+        self.counts: dict[int, Counter[int]] = defaultdict(Counter)
+        # item, annotator: labels, then shares of the labels
+        self.answers: dict[int, dict[int, Answer]] = defaultdict(lambda: defaultdict(lambda: np.zeros(P)))
+        for m, n, p in self.rows:
+            self.counts[m][p] += 1
+            self.answers[m][n][p] += 1
+        for answers in self.answers.values():
+            for answer in answers.values():
+                answer /= answer.sum()
+        self.load = Counter(n for _, n, _ in self.rows)
+        self.standings = self._standings()
+        shared = [row for row in self.standings.values() if row["n"]]
+        self.usual = median(row["agreement"] for row in shared) if shared else math.nan
+        self.usual_excess = median(row["agreement"] - row["chance"] for row in shared) if shared else math.nan
+
+    # ---- plain statistics ----
+
+    def _standings(self) -> dict[int, dict[str, Any]]:
+        """Return the agreement of every annotator with the others on shared items."""
+        standings: dict[int, dict[str, Any]] = {n: {"n": 0} for n in self.people}
+        pairs: dict[int, list[tuple[Answer, Answer]]] = defaultdict(list)
+        for answers in self.answers.values():
+            total, r = sum(answers.values()), len(answers) - 1
+            for n, answer in answers.items() if r else ():
+                pairs[n].append((answer, (total - answer) / r))
+        for code, rows in pairs.items():
+            n, mine, theirs = len(rows), *(np.array(side) for side in zip(*rows, strict=True))
+            matches = (mine * theirs).sum(axis=1)
+            terms = ((mine - mine.mean(axis=0)) * (theirs - theirs.mean(axis=0))).sum(axis=1)
+            errors = [math.sqrt(((x - x.mean()) ** 2).sum() / max(n - 1, 1) / n) for x in (matches, terms)]
+            chance = mine.mean(axis=0) @ theirs.mean(axis=0)
+            standings[code] = {"n": n, "agreement": matches.mean(), "chance": chance}
+            standings[code] |= {"error": errors[0], "excess_error": errors[1]}
+        return standings
+
+    def pairs(self, side: set[int], other: set[int]) -> float:
+        """Return the mean agreement of pairs of annotators, one of each side."""
+        agreed = total = 0.0
+        for answers in self.answers.values():
+            for a, b in combinations(answers, 2):
+                times = ((a in side) and (b in other)) + ((b in side) and (a in other))
+                if times:
+                    agreed += times * float(answers[a] @ answers[b])
+                    total += times
+        return agreed / total
+
+    def votes(self, m: int, side: set[int]) -> Answer:
+        votes = [answer for n, answer in self.answers[m].items() if n in side]
+        return sum(votes, np.zeros(len(self.names)))
+
+    def labels_of(self, items: Iterable[int]) -> Counter[int]:
+        return sum((self.counts[int(m)] for m in items), Counter())
+
+    def top(self, m: int) -> float:
+        return max(self.counts[m].values(), default=0) / max(self.counts[m].total(), 1)
+
+    def alpha(self) -> float:
+        together: dict[tuple[int, int], float] = defaultdict(float)
+        for counts in self.counts.values():
+            n = counts.total()
+            for (c, i), (k, j) in ((a, b) for a in counts.items() for b in counts.items() if n > 1):
+                together[c, k] += i * (j - (c == k)) / (n - 1)
+        totals = [sum(value for (c, _), value in together.items() if c == p) for p in range(len(self.names))]
+
+        def far(c: int, k: int) -> float:
+            if not self.ordinal:
+                return float(c != k)
+            return (sum(totals[min(c, k) : max(c, k) + 1]) - (totals[c] + totals[k]) / 2) ** 2
+
+        n = sum(totals)
+        observed = sum(value * far(c, k) for (c, k), value in together.items()) / n
+        expected = sum(a * b * far(c, k) for c, a in enumerate(totals) for k, b in enumerate(totals))
+        return 1 - observed * n * (n - 1) / expected
+
+    # ---- sentences ----
+
+    def share(self, text: str, value: float) -> None:
+        """Check a percentage in a sentence."""
+        if text.startswith("under"):
+            assert 0 < value < 0.01
+        elif text.startswith("over"):
+            assert 0.99 < value < 1
+        else:
+            assert abs(float(text[:-2]) / 100 - value) <= 0.005 + 1e-9, (text, value)
+
+    def parsed(self, pattern: str, text: str) -> Sequence[str]:
+        match = re.fullmatch(pattern, text)
+        assert match, text
+        return match.groups()
+
+    def check(self, sentence: Sentence) -> None:
+        """Fail unless the sentence is true, and all sentences that it contains."""
+        text = str(sentence).replace("\u00a0", " ")
+        for part in sentence.about.get("parts", []):
+            assert part.replace("\u00a0", " ").lower() in text.lower()
+            self.check(part)
+        getattr(self, f"check_{sentence.kind}")(text, sentence.about)
+
+    def check_evidence(self, text: str, about: Any) -> None:
+        assert text == "; ".join(part.replace("\u00a0", " ") for part in about["parts"])
+
+    def check_member(self, text: str, about: Any) -> None:
+        (n,) = self.parsed(rf"(?:one of )?{NUMBER} annotators.*", text)
+        assert whole(n) == len(about["parts"][0].about["members"])
+
+    def check_views(self, text: str, about: Any) -> None:
+        self.parsed(r"([Tt]wo|[Tt]hree|\d+) views of similar weight \(\d+( and \d+)+ annotators\).*", text)
+
+    def check_groups(self, text: str, about: Any) -> None:
+        self.parsed(r"The annotators form \d+ groups that answer differently\. .*", text)
+
+    def check_agreement(self, text: str, about: Any) -> None:
+        words, alpha, _, low, high, advice = self.parsed(
+            r"(.+): Krippendorff's α is (-?[\d.]+)( \(95 % interval (-?[\d.]+) to (-?[\d.]+)\))?\."
+            r"( Keep .*)?",
+            text,
+        )
+        value = self.alpha()
+        assert abs(float(alpha) - value) <= 0.005 + 1e-9
+        if low:
+            assert float(low) - 0.005 <= value <= float(high) + 0.005
+        marks = [(0.8, "Annotators agree well"), (0.667, "Enough agreement for tentative conclusions")]
+        marks += [(0.2, "Annotators disagree often"), (0.0, "Agreement is only slightly above chance")]
+        marks += [(-9.0, "Annotators agree less than by chance")]
+        assert (advice is not None) == (value < 0.667)
+        assert words == next(level for mark, level in marks if value >= mark)
+
+    def check_rivals(self, text: str, about: Any) -> None:
+        share, *rivals = self.parsed(rf"{SHARE} of all disagreements are between {NAME} and {NAME}\.", text)
+        pairs: Counter[frozenset[str]] = Counter()
+        for counts in self.counts.values():
+            for (c, i), (k, j) in combinations(counts.items(), 2):
+                pairs[frozenset((self.names[c], self.names[k]))] += i * j
+        value = pairs[frozenset(rivals)] / pairs.total()
+        self.share(share, value)
+        assert value >= 0.5
+
+    def check_parts(self, text: str, about: Any) -> None:
+        parts, largest, _ = self.parsed(
+            rf"The labels form {NUMBER} unconnected parts: no annotator labelled items of two parts "
+            rf"\(the largest has {NUMBER} of {NUMBER} items?\)\. Have .*",
+            text,
+        )
+        home: dict[Any, Any] = {}
+
+        def find(x: Any) -> Any:
+            home.setdefault(x, x)
+            while home[x] != x:
+                home[x] = home[home[x]]
+                x = home[x]
+            return x
+
+        for m, n, _ in self.rows:
+            home[find(("item", m))] = find(("person", n))
+        sizes = Counter(find(("item", m)) for m in self.counts)
+        assert (whole(parts), whole(largest)) == (len(sizes), max(sizes.values()))
+
+    def check_check(self, text: str, about: Any) -> None:
+        n, share, points, inside = self.parsed(
+            rf"Check {NUMBER} annotators? \({SHARE} of the labels\): .*\. Others agree with "
+            r"(?:them|this annotator) (\d+) percentage points less often than with one another\."
+            r"(?: (\d+|All) of them are in group \w+ \(see Groups in the report\), "
+            r"which may hold a minority view\.)?",
+            text,
+        )
+        side = set(about["annotators"].tolist())
+        assert whole(n) == len(side)
+        assert (inside is None) == (about["group"] is None)
+        if inside:
+            n_inside = len(side) if inside == "All" else whole(inside)
+            assert n_inside == len(side & set(about["group"].tolist())) > len(side) / 2
+        self.share(share, sum(self.load[code] for code in side) / len(self.rows))
+        others = self.people - side
+        gap = self.pairs(others, others) - self.pairs(side, others)
+        assert gap > 0
+        assert abs(gap - int(points) / 100) <= 0.005 + 1e-9
+
+    def check_adjudicate(self, text: str, about: Any) -> None:
+        (n,) = self.parsed(
+            rf"Adjudicate {NUMBER} items? with 4 or more labels: among the labels, the two most frequent "
+            r"answers are at most 20 percentage points apart"
+            r"(?:, and the model is unsure which is more common)?\. Have .*",
+            text,
+        )
+        assert whole(n) == len(about["items"])
+        for m in about["items"].tolist():
+            top = [*sorted(self.counts[m].values(), reverse=True), 0]
+            assert sum(top) >= 4
+            assert top[0] - top[1] <= 0.2 * sum(top) + 1e-9
+
+    def check_more(self, text: str, about: Any) -> None:
+        n, mean, share, _, rest = self.parsed(
+            rf"Collect more labels for {NUMBER} items?\. (?:These items have|It has) ([\d.]+) labels?"
+            rf"(?: each; on average, the| on average; on average, the|; its) most frequent answer has {SHARE}"
+            rf" of (?:an item’s labels|them)( \(other items: {SHARE}\))?\.",
+            text,
+        )
+        items = set(about["items"].tolist())
+        assert whole(n) == len(items)
+        assert abs(self.labels_of(items).total() / len(items) - float(mean)) <= 0.05 + 1e-9
+        self.share(share, sum(map(self.top, items)) / len(items))
+        if rest:
+            others = [m for m, counts in self.counts.items() if m not in items and counts]
+            self.share(rest, sum(map(self.top, others)) / len(others))
+
+    def check_gold(self, text: str, about: Any) -> None:
+        share, n, _, _ = self.parsed(
+            rf"The most frequent label is correct for {SHARE} of {NUMBER} items? with a gold label "
+            rf"\(95 % interval {SHARE} to {SHARE}\)\.",
+            text,
+        )
+        assert self.gold is not None
+        items = [m for m, p in enumerate(self.gold) if p >= 0 and self.counts.get(m)]
+        assert whole(n) == len(items)
+        right = 0.0
+        for m in items:
+            best = [p for p, k in self.counts[m].items() if k == max(self.counts[m].values())]
+            right += (self.gold[m] in best) / len(best)
+        self.share(share, right / len(items))
+
+    def check_overturned(self, text: str, about: Any) -> None:
+        m, predicted, counts = about["item"], about["predicted"], self.counts[about["item"]]
+        votes, total, first, k, second = self.parsed(
+            rf"(\d+) of (\d+) labels? are {NAME} and (\d+|none) (?:is|are) {NAME}\. "
+            r"The (?:model chooses|gold label is) .*\.",
+            text,
+        )
+        if "take precedence" in text:
+            assert self.gold is not None
+            assert self.gold[m] == predicted
+        frequent = self.names.index(first)
+        assert [p for p, n in counts.items() if n == max(counts.values())] == [frequent]
+        assert (int(votes), int(total)) == (counts[frequent], counts.total())
+        assert (0 if k == "none" else int(k), second) == (counts[predicted], self.names[predicted])
+        agree = re.search(rf"agree with others more often \({SHARE} versus {SHARE}\)", text)
+        if agree:
+            means = []
+            for p in (predicted, frequent):
+                people = [row[1] for row in self.rows if row[::2] == (m, p) and self.standings[row[1]]["n"]]
+                means.append(sum(self.standings[n]["agreement"] for n in people) / len(people))
+            assert means[0] > means[1]
+            for share, value in zip(agree.groups(), means, strict=True):
+                self.share(share, value)
+        pattern = rf"{NUMBER} similarly labelled items? received {SHARE} {NAME} and {SHARE} {NAME}"
+        similar = re.search(pattern, text)
+        if similar:
+            assert whole(similar[1]) == len(about["similar"])
+            labels = self.labels_of(about["similar"])
+            shares = [labels[self.names.index(similar[k])] / labels.total() for k in (3, 5)]
+            assert shares[0] > shares[1]
+            self.share(similar[2], shares[0])
+            self.share(similar[4], shares[1])
+
+    def check_cluster(self, text: str, about: Any) -> None:
+        n, rest = self.parsed(rf"{NUMBER} items?(?:; (.*)| without labels)", text)
+        assert whole(n) == len(about["items"])
+        labels = self.labels_of(about["items"])
+        assert (rest is None) == (not labels)
+        if rest:
+            pattern = rf"{SHARE} of (?:their|its) labels are {NAME}(?: and {SHARE} {NAME})?"
+            first, name, second, other = self.parsed(pattern, rest)
+            self.share(first, labels[self.names.index(name)] / labels.total())
+            if second:
+                self.share(second, labels[self.names.index(other)] / labels.total())
+
+    def check_view(self, text: str, about: Any) -> None:
+        differ, n, how, mine, theirs, largest = self.parsed(
+            rf"answers? differently from the others on {NUMBER} of {NUMBER} shared items?, "
+            rf"(mostly|most often) {NAME} instead of {NAME} \({NUMBER} items?\)",
+            text,
+        )
+        side = set(about["members"].tolist())
+        answers = [(most(self.votes(m, side)), most(self.votes(m, self.people - side))) for m in self.answers]
+        table = Counter(pair for pair in answers if None not in pair)
+        different = {pair: k for pair, k in table.items() if pair[0] != pair[1]}
+        assert (whole(n), whole(differ)) == (table.total(), sum(different.values()))
+        key = self.names.index(mine), self.names.index(theirs)
+        assert different[key] == whole(largest) == max(different.values())
+        if how == "mostly":
+            assert 2 * whole(largest) >= whole(differ)
+        assert self.pairs(side, side) > self.pairs(side, self.people - side)
+
+    def check_group(self, text: str, about: Any) -> None:
+        habits, within, between = self.parsed(
+            r"(?:On the same items as the others, this group chooses (.*)\. )?Its members agree with one "
+            rf"another on {SHARE} of shared items, and with the others on {SHARE}\.",
+            text,
+        )
+        side = set(about["members"].tolist())
+        shares = self.pairs(side, side), self.pairs(side, self.people - side)
+        assert shares[0] > shares[1]
+        self.share(within, shares[0])
+        self.share(between, shares[1])
+        mine, usual = np.zeros((2, len(self.names)))
+        for m, answers in self.answers.items():
+            n = sum(code in side for code in answers)
+            r = len(answers) - n
+            if n and r:
+                mine += self.votes(m, side)
+                usual += n * self.votes(m, self.people - side) / r
+        pattern = rf"{NAME} (more|less) often \({SHARE} versus {SHARE}\)"
+        for name, word, first, second in re.findall(pattern, habits or ""):
+            p = self.names.index(name)
+            self.share(first, mine[p] / mine.sum())
+            self.share(second, usual[p] / mine.sum())
+            assert (mine[p] > usual[p]) == (word == "more")
+
+    def check_contrast(self, text: str, about: Any) -> None:
+        n, name, first, second = self.parsed(
+            rf"On {NUMBER} similarly labelled items? \((?:cluster \d+|true class ‘.*?’)\), "
+            rf"group \w+ chooses {NAME} {SHARE} of the time and group \w+ {SHARE}\.",
+            text,
+        )
+        sides = [set(side.tolist()) for side in about["groups"]]
+        votes = [[self.votes(m, side) for side in sides] for m in about["items"].tolist()]
+        both = [pair for pair in votes if pair[0].any() and pair[1].any()]
+        assert len(both) == whole(n)
+        shares = [sums[self.names.index(name)] / sums.sum() for sums in np.sum(both, axis=0)]
+        self.share(first, shares[0])
+        self.share(second, shares[1])
+        assert shares[0] - shares[1] >= 0.1 - 1e-9
+
+    def check_standing(self, text: str, about: Any) -> None:
+        value, n, low, high, usual = self.parsed(
+            rf"agreement with the others is {SHARE} over {NUMBER} items? "
+            rf"\(95 % interval {SHARE} to {SHARE}; median annotator: {SHARE}\)",
+            text,
+        )
+        row = self.standings[about["annotator"]]
+        assert whole(n) == row["n"]
+        self.share(value, row["agreement"])
+        self.share(low, max(row["agreement"] - 1.96 * row["error"], 0.0))
+        self.share(high, min(row["agreement"] + 1.96 * row["error"], 1.0))
+        self.share(usual, self.usual)
+
+    def check_blind(self, text: str, about: Any) -> None:
+        pattern = rf"labels hardly depend on the item \(agreement expected by chance: {SHARE}\)"
+        row = self.standings[about["annotator"]]
+        self.share(*self.parsed(pattern, text), row["chance"])
+        assert row["agreement"] - row["chance"] <= self.usual_excess / 2 + 1e-9
+
+    def check_few(self, text: str, about: Any) -> None:
+        chance = "whose agreement with the others is not significantly above chance"
+        n, reason = self.parsed(rf"{NUMBER} labels?, (too few for a verdict|{chance})", text)
+        row = self.standings[about["annotator"]]
+        assert whole(n) == self.load[about["annotator"]]
+        assert reason.startswith("too few") == (row["n"] <= 2)
+        if row["n"] > 2:
+            assert row["agreement"] - row["chance"] - 1.96 * row["excess_error"] <= 1e-9
+
+    def check_rule(self, text: str, about: Any) -> None:
+        pattern = rf"chooses {NAME} on {NUMBER} of {NUMBER} items? that the others label {NAME}"
+        mine, k, n, theirs = self.parsed(pattern, text)
+        me, labels = {about["annotator"]}, Counter[int]()
+        for m in self.answers:
+            label, others = most(self.votes(m, me)), most(self.votes(m, self.people - me))
+            if label is not None and others == self.names.index(theirs):
+                labels[label] += 1
+        assert (whole(k), whole(n)) == (labels[self.names.index(mine)], labels.total())
+        assert 2 * whole(k) >= whole(n)
+
+    def check_column(self, text: str, about: Any) -> None:
+        pattern = rf"(.*) is {NAME} for {SHARE} of group \w+ and {SHARE} of all annotators\."
+        name, value, share, overall = self.parsed(pattern, text)
+        has_value = [str(entry) == value for entry in self.columns[about["column"]].to_pylist()]
+        assert (name, value) == (about["column"], about["value"])
+        members = [has_value[n] for n in about["members"]]
+        self.share(share, sum(members) / len(members))
+        self.share(overall, sum(has_value) / len(has_value))

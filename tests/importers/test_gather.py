@@ -1,0 +1,89 @@
+"""Questions, skipped answers, texts and unusual values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tests.helpers.export_samples as samples
+from dissensus.errors import DataError
+from dissensus.importers import load_export
+from dissensus.importers.read import read_annotations
+from tests.helpers.exports import item_texts, task, triples, written
+
+
+def two_questions(folder: Path) -> Path:
+    tasks = samples.label_studio_tasks()
+    tasks[1]["annotations"][0]["result"].append(samples.choice("topic", "sport"))
+    file = folder / "two.json"
+    file.write_text(json.dumps(tasks))
+    return file
+
+
+def test_several_questions(tmp_path: Path) -> None:
+    file = two_questions(tmp_path)
+    with pytest.raises(
+        DataError, match=r"several questions \(mood, topic\); choose one, such as question='mood'"
+    ):
+        load_export(file)
+    imported = load_export(file, question="topic")
+    assert triples(imported) == [("8", "15", "sport")]
+    assert list(imported.questions) == ["mood", "topic"]
+
+
+def test_misspelled_question(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no question 'mod'; did you mean 'mood'\? it has mood, topic"):
+        load_export(two_questions(tmp_path), question="mod")
+    table = samples.toloka(tmp_path).path
+    with pytest.raises(DataError, match=r"no question 'reslut'; did you mean 'result'\?"):
+        load_export(table, question="reslut")
+
+
+def test_export_without_labels(tmp_path: Path) -> None:
+    file = written(tmp_path, [task(was_cancelled=True), task(was_cancelled=True)])
+    with pytest.raises(
+        DataError, match=r"there are no labels \(2 cancelled or skipped annotations left out\)"
+    ):
+        load_export(file)
+
+
+def test_notes_on_skipped_answers(tmp_path: Path) -> None:
+    tasks = [task(was_cancelled=True), task(was_cancelled=True), task(result=[]), task()]
+    notes = read_annotations(written(tmp_path, tasks)).notes
+    assert {"2 cancelled or skipped annotations left out", "1 empty answer left out"} <= set(notes)
+
+
+def test_rejected_assignments_can_be_kept(tmp_path: Path) -> None:
+    for make in (samples.mturk, samples.toloka):
+        sample = make(tmp_path)
+        imported = load_export(sample.path, keep_rejected=True)
+        assert len(triples(imported)) == len(sample.labels) + 1
+        assert "rejected assignments" not in imported.skipped
+
+
+def test_named_item_and_text_fields(tmp_path: Path) -> None:
+    tasks = [task(), task()]
+    tasks[0]["data"] = {"ref": "r-1", "title": "Rain", "body": ["It", {"deep": "rains"}]}
+    tasks[1]["data"] = {"ref": "r-2", "title": "Snow", "body": []}
+    imported = load_export(written(tmp_path, tasks), item_column="ref", text_column="body")
+    assert item_texts(imported) == {"r-1": "It [SEP] rains", "r-2": None}
+
+
+def test_unusual_values(tmp_path: Path) -> None:
+    rows = [[1, 1, value, "t"] for value in (True, 2.0, 2.5, "none", " ", None, float("nan"), "null")]
+    table = {"columns": ["message_id", "worker_id", "label", "message"], "data": rows}
+    imported = load_export(written(tmp_path, table))
+    assert [label for *_, label in triples(imported)] == ["true", "2", "2.5", "none", "null"]
+    assert imported.skipped == {"empty answers": 3}
+
+
+def test_lone_surrogates(tmp_path: Path) -> None:
+    text = '[{"id": 1, "data": {"text": "a\\ud800b"}, "annotations": []}]'
+    file = written(tmp_path, text.replace("[]", json.dumps(task()["annotations"])))
+    assert item_texts(load_export(file)) == {"1": "a?b"}
+    with pytest.raises(DataError, match=r"record 1: .* is not valid text"):
+        load_export(
+            written(tmp_path, text.replace("[]", json.dumps(task()["annotations"]).replace("neg", "\\ud800")))
+        )

@@ -1,0 +1,120 @@
+"""The Label Studio ML backend over HTTP, and round trips with Hugging Face datasets and Argilla."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from dissensus.errors import DataError
+from dissensus.integrations.label_studio import Backend, label_studio_server, main
+from dissensus.tables.write import write_tasks
+
+MODEL = ds.FMM(4, seed=0).fit(ds.datasets.load("canteen"))
+CONFIG = '<View><Text name="comment" value="$text"/><Choices toName="comment" name="mood"/></View>'
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    server = label_studio_server(Backend(MODEL), port=0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def request(address: str, body: Any = None) -> tuple[int, Any]:
+    content = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    message = urllib.request.Request(address, content, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(message, timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_backend_answers_requests_of_label_studio(address: str) -> None:
+    assert request(f"{address}/health")[1]["status"] == "UP"
+    setup = {"project": "7", "schema": CONFIG, "hostname": "http://localhost:8080", "access_token": "x"}
+    version = request(f"{address}/setup", setup)[1]["model_version"]
+    tasks = [{"id": 5, "data": {"item": "comment02", "text": "…"}}, {"id": 99, "data": {"text": "new"}}]
+    code, answer = request(f"{address}/predict", {"tasks": tasks, "label_config": CONFIG, "project": "7"})
+    assert code == 200
+    known, new = answer["results"]
+    index = MODEL.items_.tolist().index("comment02")
+    assert known["result"][0]["value"]["choices"] == [MODEL.predict()[index]]
+    assert (known["result"][0]["from_name"], known["result"][0]["to_name"]) == ("mood", "comment")
+    shares = list(known["result"][0]["meta"]["distribution"].values())
+    np.testing.assert_allclose(shares, MODEL.label_distributions_[index])
+    assert known["score"] == pytest.approx(MODEL.intervals().p_top[index])
+    assert (new["score"], new["result"][0]["meta"]["known"]) == (0.0, False)
+    assert known["model_version"] == answer["model_version"] == version
+    assert request(f"{address}/webhook", {"action": "ANNOTATION_CREATED"}) == (200, {"status": "OK"})
+
+
+def test_backend_rejects_bad_requests(address: str) -> None:
+    assert request(f"{address}/nothing")[0] == request(f"{address}/nothing", {})[0] == 404
+    assert request(f"{address}/predict", b"{")[1] == {"error": "a request must be JSON"}
+    assert request(f"{address}/predict", b"[1]")[0] == 400
+    assert request(f"{address}/predict", {"tasks": 3})[0] == 400
+
+
+def test_main_reports_missing_run_and_busy_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MODEL.save(tmp_path / "model.safetensors")
+    with label_studio_server(Backend(MODEL), port=0) as server:
+        port = str(server.server_address[1])
+        for run, message in (("nothing", "nothing"), ("model.safetensors", "cannot listen on 127.0.0.1:")):
+            monkeypatch.setattr("sys.argv", ["label_studio", str(tmp_path / run), "--port", port])
+            with pytest.raises(SystemExit, match=message):
+                main()
+
+
+def test_hugging_face_datasets_are_read_and_written(tmp_path: Path) -> None:
+    import datasets
+
+    text, moods = datasets.Value("string"), datasets.ClassLabel(names=["complaint", "praise"])
+    features = datasets.Features({"item": text, "annotator": text, "label": moods})
+    columns = {"item": ["a", "a", "b", "b"], "annotator": list("xyxy"), "label": [0, 1, 1, -1]}
+    votes = datasets.Dataset.from_dict(columns, features=features)
+    labels = ds.read_annotations(votes)
+    assert labels.classes.tolist() == ["complaint", "praise"]
+    assert labels.counts.tolist() == [[1, 1], [0, 1]]
+    assert ds.read_annotations(votes.select([0, 2])).n_labels == 2  # a dataset with an index of rows
+    with pytest.raises(DataError, match=r"has several splits \(train, test\)"):
+        ds.read_annotations(datasets.DatasetDict(train=votes, test=votes))
+    model = ds.EmpiricalDistribution().fit(labels)
+    refined = datasets.load_from_disk(str(ds.write_labels(model, tmp_path / "refined", "huggingface")))
+    assert refined["item"][:] == ["a", "b"]
+    np.testing.assert_allclose(refined["p_praise"][:], model.label_distributions_[:, 1])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_argilla_reads_our_tasks_and_we_read_its_answers(tmp_path: Path) -> None:
+    import argilla
+    from argilla.records._io import JsonIO
+
+    row = {"item": "c1", "text": "Great, soup again.", "action": "label", "n_more": 2, "reason": "split"}
+    row |= {"label": "praise", "share": 0.6}
+    record = JsonIO._records_from_json(
+        write_tasks([row], tmp_path / "records.json", "argilla", [], question="mood")
+    )[0]
+    assert (record.id, record.fields["text"]) == ("c1", "Great, soup again.")
+    suggestion = record.suggestions["mood"]
+    assert (suggestion.value, suggestion.score) == ("praise", 0.6)
+    answers = {"7f3a1c52-0000-0000-0000-000000000001": "complaint"}
+    answers |= {"7f3a1c52-0000-0000-0000-000000000002": "praise"}
+    for user, answer in answers.items():
+        record.responses.add(argilla.Response("mood", answer, user_id=user, status="submitted"))
+    JsonIO.to_json([record], tmp_path / "answers.json")
+    labels = ds.read_annotations(tmp_path / "answers.json")
+    assert labels.items.tolist() == ["c1"]
+    assert dict(zip(labels.annotators, labels.classes[labels.label], strict=True)) == answers

@@ -1,0 +1,312 @@
+"""HPGM: accuracy, intervals, reproducibility, resumed fits, updates, new items, features."""
+
+from __future__ import annotations
+
+import copy
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from dissensus.errors import DataError, DissensusError, ModelFileError
+from dissensus.metrics import kl
+from dissensus.models.hpgm.sampler import FEW_KINDS, MANY_KINDS, hinted_weights, sweep
+from dissensus.models.sampled import split_rhats, stored_row
+from tests.helpers.cluster import Counting, StoppedError
+from tests.helpers.sizes import usually
+
+pytestmark = pytest.mark.slow
+
+CROWD = ds.simulate(160, 30, 3, labels_per_item=6, seed=4)
+LABELS = CROWD.annotations
+SHORT: dict[str, Any] = {"n_sweeps": 40, "n_chains": 2}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ds.HPGM:
+    return ds.HPGM(n_sweeps=90).fit(LABELS)
+
+
+@pytest.fixture(scope="module")
+def brief() -> ds.HPGM:
+    return ds.HPGM(n_jobs=1, **SHORT).fit(LABELS)
+
+
+def assert_same(first: ds.HPGM, second: ds.HPGM) -> None:
+    (facts, arrays), (other_facts, others) = first._state(), second._state()
+    assert facts == other_facts
+    assert arrays.keys() == others.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, others[name], err_msg=name)
+
+
+def covered(intervals: Any, truth: np.ndarray) -> np.ndarray:
+    return (intervals.low <= truth) & (truth <= intervals.high)
+
+
+@pytest.mark.no_cover
+def test_closer_to_the_population_than_counts_and_mixtures(fitted: ds.HPGM) -> None:
+    truth = CROWD.population_by_load
+    assert kl(truth, fitted.label_distributions_) < kl(truth, ds.FMM(8).fit(LABELS).label_distributions_)
+    counts = ds.EmpiricalDistribution().fit(LABELS)
+    assert kl(truth, fitted.label_distributions_) < 0.6 * kl(truth, counts.label_distributions_)
+
+
+def test_intervals_cover_the_truth(fitted: ds.HPGM) -> None:
+    wide, narrow = fitted.intervals(0.9), fitted.intervals(0.5)
+    assert 0.80 < covered(wide, CROWD.population).mean() < 0.98
+    assert ((wide.high - wide.low) >= (narrow.high - narrow.low)).all()
+
+
+@pytest.mark.verify
+def test_coverage_over_many_crowds() -> None:
+    shares = []
+    for seed in range(usually(3, verify=20)):
+        crowd = ds.simulate(200, 40, 4, labels_per_item=6, seed=100 + seed)
+        intervals = ds.HPGM().fit(crowd.annotations).intervals(0.9)
+        shares.append(covered(intervals, crowd.population).mean())
+    assert 0.86 < np.mean(shares) < 0.94
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(("more", "n_jobs", "threads"), [(1, -1, 1), (0, -1, 2), (1, 2, 2)])
+def test_few_labels_run_on_one_thread_by_default(
+    monkeypatch: pytest.MonkeyPatch, more: int, n_jobs: int, threads: int
+) -> None:
+    seen = set()
+
+    def watched(*arguments: Any) -> Any:
+        seen.add(threading.get_ident())
+        time.sleep(0.001)  # so that both threads get work
+        return sweep(*arguments)
+
+    monkeypatch.setattr("dissensus.models.hpgm.sampler.sweep", watched)
+    monkeypatch.setattr("dissensus.engine.n_cores", lambda: 2)
+    monkeypatch.setattr("dissensus.models.hpgm.model.LABELS_FOR_THREADS", LABELS.n_labels + more)
+    ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
+    assert len(seen) == threads
+
+
+@pytest.mark.parametrize("stop", [3, 25])
+def test_resumed_fit_gives_the_same_bits(stop: int, brief: ds.HPGM, tmp_path: Path) -> None:
+    with (
+        pytest.raises(StoppedError),
+        ds.resources(checkpoint=tmp_path, checkpoint_every=2, progress=Counting(stop)),
+    ):
+        ds.HPGM(n_jobs=1, **SHORT).fit(LABELS)
+    with ds.resources(checkpoint=tmp_path, progress=False):
+        assert_same(ds.HPGM(n_jobs=1, **SHORT).fit(LABELS), brief)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_interrupt_stops_all_chains(n_jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_begun, main = 0, threading.get_ident()
+
+    def interrupted(*arguments: Any) -> Any:
+        nonlocal n_begun
+        n_begun += 1
+        if n_begun == 6:
+            signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.01)
+        return sweep(*arguments)
+
+    monkeypatch.setattr("dissensus.models.hpgm.sampler.sweep", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore SIGINT
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ds.HPGM(n_jobs=n_jobs, n_chains=2, n_sweeps=300).fit(LABELS)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert n_begun < 100
+
+
+def test_convergence_diagnostics(fitted: ds.HPGM) -> None:
+    assert fitted.rhat_.shape == fitted.effective_draws_.shape == (len(fitted.quantities_),)
+    by_chain = fitted.share_draws_.reshape(4, -1, 160, 3)
+    each = [max(split_rhats(by_chain[:, :, m, p : p + 1])[0] for p in range(3)) for m in range(160)]
+    np.testing.assert_allclose(fitted.share_rhat_, each, rtol=1e-6)
+    assert fitted.converged_items_ == np.mean(np.array(each) <= 1.1)
+    most = sorted(each)[143]  # the 0.9 quantile of 160 items
+    assert fitted.convergence()["item shares"] == pytest.approx(most, abs=1e-3)
+    assert fitted.stopped_ == ("agreement of chains" if most <= 1.1 else "number of sweeps")
+
+
+@pytest.mark.no_cover
+def test_apply_is_close_to_fitting_the_items(fitted: ds.HPGM) -> None:
+    part, new = ds.HPGM(n_sweeps=90).fit(LABELS[:110]), LABELS[110:]
+    applied = part.apply(new)
+    expected = fitted.predict_proba(new.items)
+    gap = np.abs(applied.label_distributions_ - expected).sum(axis=1).mean() / 2
+    assert gap < 0.08
+    prior = np.abs(part.prior_distribution_ - expected).sum(axis=1).mean() / 2
+    assert gap < 0.5 * prior
+    assert (applied.intervals().low <= applied.label_distributions_).all()
+
+
+def test_apply_learns_new_annotators(fitted: ds.HPGM) -> None:
+    # always answers c1
+    rows = [(item, "newcomer", "c1") for item in LABELS.items[:60]]
+    applied = fitted.apply(ds.Annotations.from_arrays(*zip(*rows, strict=True)))
+    new = applied.predict_proba(LABELS.items[:60], ["newcomer"] * 60)[:, 0]
+    others = fitted.predict_proba(LABELS.items[:60], ["unseen"] * 60)[:, 0]
+    assert new.mean() > others.mean() + 0.1
+
+
+@pytest.mark.parametrize(("n", "size"), [(30, 12), (30, 30), (5, 2), (7, 1)])
+def test_stored_draws_are_evenly_spaced(n: int, size: int) -> None:
+    rows = [stored_row(index, n, size) for index in range(n)]
+    assert [row for row in rows if row is not None] == list(range(size))
+    gaps = np.diff([index for index, row in enumerate(rows) if row is not None])
+    assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
+
+
+@pytest.mark.parametrize("interval", [0.0, 1.5, "half"])
+def test_invalid_interval_is_refused(fitted: ds.HPGM, interval: Any) -> None:
+    with pytest.raises(DissensusError, match="'interval' parameter of to_frame must be a float"):
+        fitted.to_frame(interval=interval)
+
+
+def test_many_kinds_use_more_clusters_and_wider_intervals() -> None:
+    few, many = (ds.HPGM(item_kinds=kinds, **SHORT).fit(LABELS) for kinds in ("few", "many"))
+    used = few.quantities_.index("item clusters")
+    assert many.trace_draws_[:, :, used].mean() > few.trace_draws_[:, :, used].mean() + 3
+    widths = [(model.intervals().high - model.intervals().low).mean() for model in (few, many)]
+    assert widths[0] < widths[1]
+    assert [ds.HPGM(4)._hyper_priors(n) for n in (99, 100)] == [FEW_KINDS, MANY_KINDS]  # by default
+
+
+@pytest.mark.no_cover
+def test_update_is_close_to_a_fit_from_scratch() -> None:
+    before, later = LABELS.split_labels(0.1, seed=0)
+    n_sweeps = usually(45, verify=90)
+    old = ds.HPGM(n_sweeps=n_sweeps).fit(before)
+    updated = copy.copy(old).update(later)
+    scratch, again = (ds.HPGM(n_sweeps=n_sweeps, seed=seed).fit(LABELS) for seed in (1, 2))
+    assert_same_labels(updated.training_labels(), LABELS)
+
+    def gap(first: ds.HPGM, second: ds.HPGM) -> float:
+        return float(np.abs(first.label_distributions_ - second.label_distributions_).sum(axis=1).mean() / 2)
+
+    # about as near as two fits from scratch are to each other, and nearer than the old fit
+    assert gap(updated, scratch) < 2 * gap(again, scratch)
+    assert gap(updated, scratch) < gap(old, scratch)
+
+
+def test_update_adds_items_and_annotators() -> None:
+    model = ds.HPGM(**SHORT).fit(LABELS[:120])
+    new = ds.Annotations.from_arrays(["new item"] * 2, ["new annotator", "a01"], ["c1", "c1"])
+    model.update(LABELS[120:]).update(new)
+    assert len(model.items_) == 161
+    assert "new annotator" in set(model.annotators_)
+    assert model.training_labels().n_labels == LABELS.n_labels + 2
+    assert model.n_labels_[list(model.items_).index("new item")] == 2
+
+
+def test_update_refuses_unknown_classes(fitted: ds.HPGM) -> None:
+    stranger = ds.Annotations.from_arrays(["i1"], ["a01"], ["c9"])
+    with pytest.raises(DataError, match="c9"):
+        fitted.update(stranger)
+    name = fitted.classes_[1]
+    slip = ds.Annotations.from_arrays(["i1", "i2"], ["a01", "a02"], [name, name.upper()])
+    message = f"item 'i2' by annotator 'a02': .* class '{name.upper()}'; did you mean '{name}'"
+    with pytest.raises(DataError, match=message):
+        fitted.update(slip)
+    with pytest.raises(DataError, match="no chains to resume"):
+        fitted.apply(LABELS).update(LABELS)
+
+
+def assert_same_labels(first: ds.Annotations, second: ds.Annotations) -> None:
+    for name in ("item", "annotator", "label"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+
+
+def test_co_clustering_separates_two_camps() -> None:
+    rng = np.random.default_rng(3)
+    rows = [
+        (f"i{m}", f"{camp}{n}", str((m + (camp == "b" and rng.random() < 0.9) + (m // 2 == n)) % 2))
+        for m in range(60)
+        for camp in "ab"
+        for n in range(4)
+    ]
+    item, annotator, label = zip(*rows, strict=True)
+    model = ds.HPGM(**SHORT).fit(ds.Annotations.from_arrays(item, annotator, label))
+    together = model.co_clustering(ids=["a0", "a1", "b0", "b1"])
+    assert together[0, 1] > 0.9
+    assert together[2, 3] > 0.9
+    assert together[0, 2] < 0.1
+    np.testing.assert_array_equal(together, together.T)
+    items = model.co_clustering("items", ids=["i0", "i2", "i1"])
+    assert items[0, 1] > 0.7
+    assert items[0, 2] < 0.1
+    with pytest.raises(DataError, match="'unseen'"):
+        model.co_clustering(ids=["unseen"])
+
+
+def test_draws_saved_in_a_separate_file(fitted: ds.HPGM, brief: ds.HPGM, tmp_path: Path) -> None:
+    fitted.save_draws_apart(tmp_path / "model.safetensors")
+    assert_same(ds.load(tmp_path / "model.safetensors"), fitted)
+    other = tmp_path / "other"
+    other.mkdir()
+    brief.save_draws_apart(other / "model.safetensors")
+    (other / "draws.safetensors").replace(tmp_path / "draws.safetensors")
+    with pytest.raises(ModelFileError, match="a different model"):
+        ds.load(tmp_path / "model.safetensors")
+
+
+def test_to_inference_data(fitted: ds.HPGM) -> None:
+    arviz = pytest.importorskip("arviz")
+    data = fitted.to_inference_data()
+    shares = data.posterior["share"]
+    assert shares.dims == ("chain", "draw", "item", "label")
+    np.testing.assert_array_equal(np.concatenate(shares.values), fitted.share_draws_)
+    assert list(shares.coords["label"].values) == list(fitted.classes_)
+    summary = arviz.summary(data, var_names=["entropy", "lambda"])
+    # ArviZ's R̂ is rank-normalised
+    assert abs(summary.loc["entropy", "r_hat"] - fitted.rhat_[fitted.quantities_.index("entropy")]) < 0.1
+
+
+def test_sampled_subset_answers_all_items() -> None:
+    """Answers for items that were not sampled are as good, and within the intervals of a full fit."""
+    crowd = ds.simulate(400, 30, 3, labels_per_item=6, seed=8)
+    labels, truth = crowd.annotations, crowd.population_by_load
+    n_sweeps = usually(50, verify=90)
+    whole = ds.HPGM(n_sweeps=n_sweeps).fit(labels)
+    part = ds.HPGM(n_sweeps=n_sweeps, max_sampled=1_000).fit(labels)
+    others = np.random.default_rng([0, 1 << 24]).permutation(400)[166:]  # not sampled: 166 × 6 labels are
+    full, subset = (model.label_distributions_[others] for model in (whole, part))
+    assert kl(truth[others], subset) < 1.3 * kl(truth[others], full)
+    assert covered(whole.intervals(0.9), part.label_distributions_)[others].mean() > 0.9
+    assert 0.8 < covered(part.intervals(0.9), truth)[others].mean() < 0.98
+    serial, threaded = (
+        ds.HPGM(n_jobs=n, max_sampled=300, n_sweeps=20, n_chains=2).fit(LABELS) for n in (1, 2)
+    )
+    assert_same(serial, threaded)
+
+
+def test_informative_features_help_and_noise_does_not_hurt() -> None:
+    crowd = ds.simulate(160, 30, 3, labels_per_item=3, seed=4)
+    labels, truth = crowd.annotations, crowd.population_by_load
+    rng = np.random.default_rng(0)
+    informative = np.log(truth + 1e-3) @ rng.normal(size=(3, 8)) + 0.5 * rng.normal(size=(160, 8))
+    short: dict[str, Any] = {"n_sweeps": 90, "n_chains": 2}
+    plain = kl(truth, ds.HPGM(**short).fit(labels).label_distributions_)
+    model = ds.HPGM(use_features=True, **short).fit(labels, informative)
+    assert kl(truth, model.label_distributions_) < 0.85 * plain
+    noise = ds.HPGM(use_features=True, **short).fit(labels, rng.normal(size=(160, 8)))
+    assert kl(truth, noise.label_distributions_) < 1.15 * plain
+    with pytest.raises(DataError, match="no features"):
+        model.update(labels)
+
+
+def test_hinted_weights_by_hand() -> None:
+    """ψ = (½, ½), Φ = ((¾, ¼), (¼, ¾)), a hint of one label at the first class, with trust 2."""
+    phi = np.array([[0.75, 0.25], [0.25, 0.75]])
+    weights = hinted_weights(np.array([0.5, 0.5]), np.array([[0.5, -0.5]]), 2.0, phi)
+    odds = (0.75 / 0.25) ** 1.0 / (0.25 / 0.75) ** 1.0  # Φ_11^{2·½} Φ_12^{−2·½} against Φ_21 and Φ_22
+    np.testing.assert_allclose(weights[0, 0] / weights[0, 1], odds)

@@ -1,0 +1,428 @@
+"""The page's numbers: worked by hand, enumerated, or checked against an independent library."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import dissensus as ds
+from dissensus.annotators.plan import collect_findings
+from dissensus.errors import DataError
+from dissensus.evaluate.compare import held_out_scores
+from dissensus.evaluate.gold import gold_accuracy
+from dissensus.evaluate.group_agreement import Votes, compare_group
+from dissensus.models.base import Model
+from dissensus.models.confusion import gold_prior
+from dissensus.report.annotators import column_content, page_order, pair_tables
+from dissensus.report.clusters import (
+    Grouping,
+    assign_groups,
+    cluster_content,
+    confirmed_groups,
+    group_name,
+    group_rows,
+    grouping_of,
+)
+from dissensus.report.items import principal_plane, spread_ties
+from dissensus.report.page import embedded, page, write_report
+from dissensus.report.quality import (
+    gold_content,
+    held_out_table,
+    label_efficiency,
+    search_content,
+    trace_content,
+)
+from dissensus.workflow.refine import fit
+from tests.helpers.judge import humans_and_judges
+from tests.helpers.registry import FROM_LABELS_ALONE
+from tests.helpers.report_sample import canteen, page_content
+from tests.helpers.sizes import usually
+
+
+def written(labels: Any, model: Any, path: Path, **settings: Any) -> dict[str, Any]:
+    """Write a page and return its data."""
+    write_report(labels, model, path, **settings)
+    match = re.search(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
+    assert match
+    content: dict[str, Any] = json.loads(match[1])
+    return content
+
+
+@pytest.fixture(scope="module")
+def sample() -> ds.Annotations:
+    return canteen()
+
+
+@pytest.fixture(scope="module")
+def fitted(sample: ds.Annotations) -> Model:
+    model: Model = ds.PGM(6, 3, seed=1).fit(sample)
+    return model
+
+
+@pytest.fixture(scope="module")
+def content(sample: ds.Annotations, fitted: Model) -> dict[str, Any]:
+    return page_content(sample, fitted, title="Canteen", command="a command")
+
+
+# ---- groups -------------------------------------------------------------------------------------------
+
+
+def test_only_groups_that_the_labels_confirm_have_sentences(sample: ds.Annotations) -> None:
+    literal = np.arange(sample.n_annotators) % 3 == 2  # as planted: literal readers of irony
+    for code, confirmed in ((literal, True), (np.arange(sample.n_annotators) % 2 == 0, False)):
+        rows = group_rows(sample, Votes.of(sample), code.astype(int), range(2))
+        assert all((row["words"] is not None) == confirmed for row in rows)
+
+
+def test_groups_are_ordered_by_size_without_empty_ones(sample: ds.Annotations) -> None:
+    grouping = grouping_of(ds.PGM(4, 6, seed=0).fit(sample), sample)
+    assert grouping is not None
+    assert grouping.annotators is not None
+    assert (np.diff(sample.annotator_load @ grouping.annotators) <= 0).all()
+    for members, size in ((grouping.annotators, grouping.sizes[1]), (grouping.items, grouping.sizes[0])):
+        assert set(members.argmax(axis=1)) == set(range(size))
+    names = [group_name(n) for n in (0, 25, 26, 51, 52, 701, 702)]
+    assert names == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
+
+
+def test_the_planted_contrast_is_reported(content: dict[str, Any]) -> None:
+    first = content["clusters"]["contrasts"][0]
+    text = content["items"]["text"][first["items"][0]]
+    assert text.startswith(("Great, the", "I do love to wait", "Bravo, another"))  # irony
+    assert "praise" in first["says"] or "complaint" in first["says"]
+    assert any(first["says"] in step["says"] for step in content["steps"])
+
+
+def test_annotators_are_assigned_by_likelihood() -> None:
+    theta = np.array([[[0.9, 0.1], [0.2, 0.8]]])  # one cluster of items, two groups
+    labels = ds.Annotations.from_arrays(["i", "j", "i", "j"], ["a", "a", "b", "b"], ["x", "x", "y", "x"])
+    grouping = Grouping(theta, np.ones((2, 1)), np.eye(2), np.array([0.5, 0.5]), False, "by hand")
+    # a: 0.9 · 0.9 against 0.2 · 0.2; b: 0.1 · 0.9 against 0.8 · 0.2, by item j alone 0.9 against 0.2
+    assert assign_groups(labels, grouping, np.array([True, True])).tolist() == [0, 1]
+    assert assign_groups(labels, grouping, np.array([False, True])).tolist() == [0, 0]
+
+
+def test_groups_of_pure_noise_are_not_confirmed() -> None:
+    """Random labels: annotators grouped by their labels agree on the items that formed the groups only."""
+    rng = np.random.default_rng(2)
+    item, annotator = np.array([(m, n) for m in range(300) for n in rng.choice(300, 6, replace=False)]).T
+    labels = ds.Annotations.from_arrays(item, annotator, (rng.random(1800) < 0.5).astype(int))
+    theta, people = np.array([[[0.8, 0.2], [0.2, 0.8]]]), np.eye(2)[np.arange(labels.n_annotators) % 2]
+    grouping = Grouping(theta, np.ones((300, 1)), people, np.array([0.5, 0.5]), False, "by hand")
+    votes, member = Votes.of(labels), assign_groups(labels, grouping, np.ones(300, dtype=bool))
+    assert all(compare_group(votes, member == g).gap.low > 0 for g in range(2))
+    assert not confirmed_groups(labels, grouping, votes).any()
+    assert cluster_content(labels, grouping, votes)["groups"] == []
+
+
+# ---- items --------------------------------------------------------------------------------------------
+
+
+def test_every_overturned_label_is_flagged_and_explained(content: dict[str, Any]) -> None:
+    items = content["items"]
+    pairs = zip(items["most"], items["label"], strict=True)
+    overturned = {i for i, (most, label) in enumerate(pairs) if most not in (-1, label)}
+    assert {i for i, flags in enumerate(items["flags"]) if flags & 16} == overturned
+    assert {row["item"] for row in content["overturned"]} == overturned
+    assert all("The model chooses" in row["why"] for row in content["overturned"])
+
+
+def test_flags_by_hand() -> None:
+    # i1: 4–1, i2: 3–2, i3: 2–2 (four labels), i4: one label
+    votes = {"i1": "xxxxy", "i2": "xxxyy", "i3": "xxyy", "i4": "x"}
+    rows = [(item, f"a{n}", label) for item, labels in votes.items() for n, label in enumerate(labels)]
+    gold = {"item": ["i1", "i4"], "label": ["x", "y"]}
+    labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
+    findings = collect_findings(ds.MajorityVote().fit(labels), labels)
+    assert findings.clear[0].tolist() == [True, False, False, True]
+    assert findings.adjudicate.tolist() == [False, True, True, False]  # MajorityVote claims no intervals
+    assert findings.wrong.tolist() == [False, False, False, True]
+    assert findings.more.tolist() == [False, False, False, True]  # fewer than half of the usual 4.5
+    assert findings.narrowing() is None
+
+
+def test_narrowing_follows_the_dirichlet_variance() -> None:
+    labels = ds.simulate(40, 10, 3, seed=1).annotations
+    findings = collect_findings(ds.FMM(2).fit(labels), labels)
+    widths, intervals = findings.narrowing(), findings.intervals
+    assert widths is not None
+    assert intervals is not None
+    # a Beta(v p, v (1 − p)) has variance p (1 − p) / (v + 1)
+    ratio = np.sqrt((intervals.effective_labels + 1) / (intervals.effective_labels + 2))
+    np.testing.assert_allclose(widths[1], widths[0] * ratio, rtol=1e-12)
+
+
+# ---- gold ---------------------------------------------------------------------------------------------
+
+
+def test_accuracy_on_gold_by_hand(tmp_path: Path) -> None:
+    rows = [("i1", "a", "x"), ("i1", "b", "x"), ("i2", "a", "y"), ("i2", "b", "x"), ("i3", "a", "y")]
+    gold = {"item": ["i1", "i2", "i3"], "label": ["x", "x", "x"]}
+    labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
+    model = ds.MajorityVote().fit(labels)
+    accuracy = gold_content(model, labels)
+    assert accuracy is not None
+    assert accuracy["n"] == 3
+    assert accuracy["raw"][0] == pytest.approx((1 + 0.5 + 0) / 3)
+    assert accuracy["classes"].tolist() == [3, 0]
+    assert accuracy["class_right"]["raw"][0] == pytest.approx(0.5)
+    assert accuracy["confusion"].sum() == 3
+    assert gold_content(model, ds.Annotations.from_arrays(*zip(*rows, strict=True))) is None
+    people = written(labels, model, tmp_path / "page.html")["annotators"]
+    assert (people["gold_n"], people["gold_right"]) == ([3, 2], [1, 2])
+    expected = [binomtest(right, n).proportion_ci(0.95, method="wilson") for right, n in ((1, 3), (2, 2))]
+    assert people["gold_low"] == pytest.approx([ends.low for ends in expected], abs=1e-3)
+    assert people["gold_high"] == pytest.approx([ends.high for ends in expected], abs=1e-3)
+
+
+def test_models_trained_on_gold_are_cross_fitted() -> None:
+    """Random gold labels: fitted with them the model is always right, cross-fitted it is not."""
+    rng = np.random.default_rng(3)
+    rows = [(f"i{m:02d}", f"a{n}", "xy"[rng.integers(2)]) for m in range(60) for n in range(5)]
+    gold = {"item": [f"i{m:02d}" for m in range(60)], "label": rng.choice(["x", "y"], 60)}
+    labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
+    trained = gold_content(ds.DawidSkene().fit(labels, prior=gold_prior(labels)), labels, seed=4)
+    untrained = gold_content(ds.DawidSkene().fit(labels), labels)
+    assert trained is not None
+    assert untrained is not None
+    assert (trained["crossed"], untrained["crossed"]) == (True, False)
+    assert trained["model"][0] == gold_accuracy(labels, ds.DawidSkene(), seed=4).cross_fitted.value < 0.75
+    assert np.trace(trained["confusion"]) < 45
+
+
+# ---- annotators ---------------------------------------------------------------------------------------
+
+
+def test_annotator_columns_are_compared_by_value(sample: ds.Annotations, fitted: Model) -> None:
+    votes = Votes.of(sample)
+    (column,) = column_content(sample, votes, None, [], anonymise=False)
+    reads = sample.annotator_column("reads_on")
+    assert column["values"] == ["screen", "phone"]
+    for value, row in zip(column["values"], column["sides"], strict=True):
+        assert row["n"] == int((reads == value).sum())
+        assert row["within"] == compare_group(votes, reads == value).within
+    lumped = column_content(sample, votes, None, [], anonymise=True)
+    assert [row["name"] for row in lumped] == ["reads_on"]
+
+
+def test_pairwise_agreement_by_hand() -> None:
+    labels = ds.Annotations.from_arrays(list("iijjjj"), list("ababcc"), list("xxxyyx"))
+    agreed, shared = pair_tables(Votes.of(labels), np.arange(3), 3)
+    assert (shared[0, 1], shared[0, 2], shared[1, 2]) == (2, 1, 1)
+    assert (agreed[0, 1], agreed[0, 2], agreed[1, 2]) == (1, 0.5, 0.5)
+
+
+def test_anonymised_pages_contain_no_id(sample: ds.Annotations, fitted: Model, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    content = written(sample, fitted, path, anonymise=True, held_out=[])
+    text = path.read_text(encoding="utf-8")
+    assert not any(str(name) in text for name in sample.annotators)
+    assert sorted(content["annotators"]["n"]) == sorted(sample.annotator_load.tolist())
+    # the labels follow the order of the page, which is random and does not depend on a seed
+    loads = np.bincount(content["rows"]["who"], minlength=sample.n_annotators)
+    assert loads.tolist() == content["annotators"]["n"]
+    order, names = page_order(sample, True)
+    assert sorted(order) == list(range(40))
+    assert (order != page_order(sample, True)[0]).any()
+    assert [names[n] for n in order] == [f"annotator {rank + 1}" for rank in range(40)]
+    assert list(page_order(sample, False)[0]) == list(range(40))
+
+
+def test_low_agreement_without_a_verdict_is_checked() -> None:
+    """Ten annotators agree, the last answers at random; verdicts are set by hand."""
+    rng = np.random.default_rng(0)
+    item, annotator = (column.ravel() for column in np.indices((40, 11)))
+    label = (item + ((annotator == 10) & (rng.random(440) < 0.5))) % 2
+    labels = ds.Annotations.from_arrays(item, annotator, label)
+    findings = collect_findings(ds.HPGM(n_chains=2, n_sweeps=20, seed=0).fit(labels), labels)
+    assert findings.verdicts is not None
+    for verdict, check in (("too few labels", True), ("minority view", False), ("spam", True)):
+        findings.verdicts.verdict[:] = ["typical"] * 10 + [verdict]
+        assert replace(findings).check.tolist() == [False] * 10 + [check]
+
+
+def test_judges_named_in_the_table_have_a_section(tmp_path: Path) -> None:
+    labels, path = humans_and_judges(0, 120), tmp_path / "page.html"
+    model = ds.FMM(4).fit(labels)
+    kinds = ["llm" if str(name).startswith("judge") else "human" for name in labels.annotators]
+    with_kinds = labels.with_tables(annotators={"annotator": labels.annotators, "kind": kinds})
+    for anonymise, names in ((False, "judge{}"), (True, "judge {}")):
+        judges = written(with_kinds, model, path, held_out=[], anonymise=anonymise)["judges"]
+        assert judges["names"] == [names.format(i + anonymise) for i in range(5)]
+    report = ds.judge_report(with_kinds)
+    rates = [row["winning_rate"] for row in report.rows()]
+    assert [row["winning_rate"] for row in judges["rows"]] == rates
+    assert report.panel is not None
+    assert f"{report.panel.effective_votes:.1f} independent votes" in judges["panel"]["says"]
+    assert written(labels, model, path, held_out=[])["judges"] is None
+
+
+# ---- quality ------------------------------------------------------------------------------------------
+
+
+def test_held_out_scores_of_a_run_are_reused(sample: ds.Annotations) -> None:
+    run = fit(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
+    scores = held_out_table(run.model, sample, run.held_out, 0.2, 0)
+    by_title = {row["title"]: row for row in scores}
+    reported, fmm = "PGM (4 item and 2 annotator clusters)", "FMM (16 item clusters)"
+    assert set(by_title) == {reported, "smoothed counts (empirical)", fmm, "Dawid–Skene"}
+    assert by_title[reported]["own"]
+    assert by_title[reported]["score"] == run.held_out[0].score
+    assert [row["score"] for row in scores] == sorted((row["score"] for row in scores), reverse=True)
+    assert held_out_table(run.model, sample, [], 0.2, 0) == []
+    # the baselines are scored on the same labels, so that gaps are paired
+    for gap, score in (("behind", "score"), ("behind_items", "score_items")):
+        top = max(row[score] for row in scores)
+        assert [row[gap][0] for row in scores] == pytest.approx([top - row[score] for row in scores])
+        assert all(tied == (mean <= 2 * error) for mean, error, tied in (row[gap] for row in scores))
+        assert [row[score] for row in scores if not row[gap][0]] == [top]
+    # a saved run has scores without probabilities: its model is scored again, with the same result
+    saved = [row.as_row() for row in run.held_out]
+    assert held_out_table(run.model, sample, saved, 0.2, 0) == scores
+    # scores on other hidden labels are dropped
+    run = fit(sample, "fmm", {"n_item_clusters": 4}, test_size=0.3)
+    scores = held_out_table(run.model, sample, run.held_out, 0.2, 0)
+    assert {row["n"] for row in scores} == {run.held_out[0].n_hidden}
+
+
+def test_the_best_model_is_always_shown(sample: ds.Annotations) -> None:
+    models = [ds.FMM(5), ds.EmpiricalDistribution(), ds.DawidSkene(), ds.PGM(5, 2), ds.PGM(1, 1)]
+    scores = held_out_scores(sample, models)
+    best = max(scores, key=lambda row: row.score)
+    assert best.model.get_params()["n_item_clusters"] == 5
+    saved = [row.as_row() for row in scores]
+    table = held_out_table(ds.EmpiricalDistribution().fit(sample), sample, saved, 0.2, 0)
+    assert table[0]["behind"] == [0.0, 0.0, True]
+    assert table[0]["score"] == best.score
+    assert len({row["title"] for row in table}) == len(table)
+
+
+def test_label_efficiency_comes_from_a_recovery(sample: ds.Annotations) -> None:
+    models = {"fmm": ds.FMM(5), "ours": ds.PGM(5, 2)}
+    found = ds.recover(sample, models, (1, 2, 3), pool=4, min_reserved=2, n_draws=1, n_jobs=1, progress=False)
+    efficiency = label_efficiency(ds.PGM(5, 2), found)
+    assert efficiency["shown"] == 2
+    assert efficiency["efficiency"] == found.best("ours", 2).efficiency
+    assert "(240 items, 1 draw)" in efficiency["words"]
+
+
+# ---- map, search, trace -------------------------------------------------------------------------------
+
+
+def test_the_map_shows_principal_components() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 5)) * np.array([0.1, 5.0, 0.2, 2.0, 0.1])
+    singular = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
+    np.testing.assert_allclose(np.linalg.norm(principal_plane(rows), axis=0), singular[:2], rtol=1e-9)
+    # items at one position are spread out
+    moved = spread_ties(np.repeat([[0, 0], [1000, 1000]], 40, axis=0))
+    assert len(np.unique(moved, axis=0)) > 60
+    assert (moved.min(), moved.max()) == (0, 1000)
+
+
+def test_the_search_table_and_the_trace() -> None:
+    cells = ((4, 2, "-0.5", "0.0"), (4, 3, "-0.4", "0.1"), (4, 3, "-0.7", "0.2"), (6, 2, "", ""))
+    keys = ("n_item_clusters", "n_annotator_clusters", "score", "behind")
+    rows = [dict(zip(keys, map(str, cell), strict=True)) for cell in cells]
+    best = {"k": [4], "l": [2, 3], "scores": [[-0.5, -0.6]], "winner": (4, 2), "n": 4}
+    assert (search_content(rows), search_content(None)) == (best, None)
+    # a long trace is thinned
+    model = ds.EmpiricalDistribution()
+    model.trace_, model.stopped_ = np.linspace(-9.0, -1.0, 5000), "tolerance"
+    trace = trace_content(model)
+    assert trace is not None
+    assert len(trace["objective"]) <= 300
+    assert (trace["objective"][0], trace["objective"][-1], trace["iteration"][-1]) == (-9.0, -1.0, 5000)
+
+
+# ---- every model, odd data ----------------------------------------------------------------------------
+
+
+# models of items alone and of annotators, with clusters of items or annotators, and without
+SOME = ["empirical", "fmm", "dawid-skene", "cbcc", "pgm", "hpgm"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", usually(SOME, verify=FROM_LABELS_ALONE))
+def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Path) -> None:
+    from dissensus.models import build_model
+
+    model = build_model(name, {"n_sweeps": 40} if name in ("hpgm", "latent") else {}).fit(sample)
+    content = written(sample, model, tmp_path / "page.html", held_out=[])
+    assert content["strip"][0]["title"].startswith("Agreement")
+    assert len(content["items"]["p"]) == sample.n_items * sample.n_classes
+    assert len(content["clusters"]["groups"]) >= 2
+    assert content["clusters"]["borrowed"] == (name not in ("pgm", "cbcc", "hpgm"))
+
+
+def test_unusual_data_have_a_page(sample: ds.Annotations, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    counts = ds.Annotations.from_counts(sample.counts, classes=sample.classes)
+    content = written(counts, ds.FMM(4).fit(counts), path)
+    assert content["annotators"] is None
+    assert content["rows"]["counts"] == sample.counts.ravel().tolist()
+    assert content["clusters"]["groups"] == []
+    assert [card["title"] for card in content["strip"]][3:] == ["Effect of one more label per item"]
+    few = ds.Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], ["yes", "no", "yes"])
+    content = written(few, ds.EmpiricalDistribution().fit(few), path)
+    assert content["quality"] == {"held_out": [], "efficiency": None}
+    # the features are not part of the labels, so that no model can be fitted for a comparison
+    crowd = ds.simulate(60, 12, 3, labels_per_item=4, seed=0).annotations
+    model = ds.DirichletRegression(folds=2).fit(crowd, np.random.default_rng(0).normal(size=(60, 3)))
+    content = written(crowd, model, path)
+    assert content["quality"]["held_out"] == []
+    assert content["data"]["n_items"] == 60
+
+
+def test_mismatched_labels_and_texts_are_refused(
+    sample: ds.Annotations, fitted: Model, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="are not those of the model"):
+        write_report(sample.take_items(np.arange(10)), fitted, tmp_path / "page.html")
+    with pytest.raises(DataError, match="3 texts were given for 240 items"):
+        write_report(sample, fitted, tmp_path / "page.html", texts=["a", "b", "c"])
+    assert not list(tmp_path.iterdir())
+
+
+# ---- the page as a file -------------------------------------------------------------------------------
+
+
+def test_data_cannot_end_its_html_element(content: dict[str, Any]) -> None:
+    nasty = "</script><script>alert(1)</script><!-- {{script}} \u2028 &amp;"
+    text = embedded(content | {"title": nasty})
+    assert "<" not in text
+    assert "&" not in text
+    assert json.loads(text)["title"] == nasty
+    html = page(content | {"title": nasty})
+    assert html.count("<script") == 2
+    assert "alert(1)</script>" not in html
+    assert set(re.findall(r"https?://[^\s\"')]+", html)) <= {"http://www.w3.org/2000/svg"}
+
+
+@pytest.mark.data
+def test_two_documented_groups_are_found(data_dir: Path, tmp_path: Path) -> None:
+    """In hs_brexit Ann1–3 are Muslim immigrants and Ann4–6 a control group (Akhtar et al. 2021)."""
+    folder = data_dir / "hs_brexit"
+    labels = ds.read_annotations(folder / "annotations.csv", items=folder / "items.csv")
+    model = ds.CBCC().fit(labels)
+    content = written(labels, model, tmp_path / "page.html", held_out=[])
+    group = dict(zip(content["annotators"]["id"], content["annotators"]["group"], strict=True))
+    assert group["Ann1"] == group["Ann2"] == group["Ann3"]
+    assert group["Ann4"] == group["Ann5"] == group["Ann6"] != group["Ann1"]
+    # share of ‘hate’ among the raw labels of each three
+    hate = labels.label == list(labels.classes).index("hate")
+    shares = [hate[np.isin(labels.annotator, who)].mean() for who in ([0, 1, 2], [3, 4, 5])]
+    more = group_name(group["Ann1"] if shares[0] > shares[1] else group["Ann4"])
+    says = content["clusters"]["contrasts"][0]["says"]
+    assert re.match(
+        rf"On \d+ similarly labelled items \(true class ‘\w+’\), "
+        rf"group {more} chooses ‘hate’ [6-9]\d\u00a0% of the time and group \w \d+\u00a0%",
+        says,
+    )
