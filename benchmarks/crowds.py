@@ -1,4 +1,4 @@
-"""Simulated crowds of any size, written piece by piece: the paper's process with a long-tailed crowd."""
+"""Simulated crowds of any size, written in chunks: the paper's process with a long-tailed crowd."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pyarrow import parquet
 
 from dissensus.labels.simulation import TAIL_SIGMA, assign, draw
 
-PER_ITEM = 5
-PER_ANNOTATOR = 1000  # labels of an annotator on average; in the middle it is a third of that
-ITEMS_AT_ONCE = 200_000
-A_FILE = 10_000_000  # labels
+LABELS_PER_ITEM = 5
+LABELS_PER_ANNOTATOR = 1000  # mean; the median is a third of it
+ITEMS_PER_CHUNK = 200_000
+LABELS_PER_FILE = 10_000_000
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """A simulated crowd; labels are drawn when they are written."""
+class SimulatedCrowd:
+    """Settings of a crowd; labels are drawn while they are written."""
 
     n_labels: int
     n_classes: int
@@ -31,15 +31,15 @@ class Crowd:
     @property
     def n_items(self) -> int:
         """M."""
-        return self.n_labels // PER_ITEM
+        return self.n_labels // LABELS_PER_ITEM
 
     @property
     def n_annotators(self) -> int:
         """N."""
-        return max(50, self.n_labels // PER_ANNOTATOR)
+        return max(50, self.n_labels // LABELS_PER_ANNOTATOR)
 
     def parameters(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.random.Generator]:
-        """Θ, the annotators' clusters and loads, and the generator that draws the rest."""
+        """Return Θ, the annotators' clusters and loads, and the generator for everything else."""
         rng = np.random.default_rng(self.seed)
         K, L = self.n_item_clusters, self.n_annotator_clusters
         theta = rng.dirichlet(np.full(self.n_classes, self.alpha), size=(K, L))
@@ -48,37 +48,30 @@ class Crowd:
         return theta, z, weights, rng
 
     def write(self, folder: Path) -> np.ndarray:
-        """Parquet files of labels, items in an order that is not that of their ids; the items' clusters."""
+        """Write Parquet files with the items in random order, and return the items' clusters."""
         theta, z, weights, rng = self.parameters()
         K, L, P = theta.shape
         names = pa.array([f"class {p}" for p in range(P)])
-        number = rng.permutation(self.n_items)  # an item's id
+        item_ids = rng.permutation(self.n_items)
         clusters = np.empty(self.n_items, np.int8)
         folder.mkdir(parents=True, exist_ok=True)
-        writer, left = None, 0
-        for start in range(0, self.n_items, ITEMS_AT_ONCE):
-            n = min(ITEMS_AT_ONCE, self.n_items - start)
+        writer, room = None, 0
+        for start in range(0, self.n_items, ITEMS_PER_CHUNK):
+            n = min(ITEMS_PER_CHUNK, self.n_items - start)
             w = rng.integers(0, K, n)
-            annotator = assign(n, weights, PER_ITEM, rng).ravel()
-            label = draw(theta.reshape(K * L, P), np.repeat(w, PER_ITEM) * L + z[annotator], rng)
-            item = number[start : start + n]
+            annotator = assign(n, weights, LABELS_PER_ITEM, rng).ravel()
+            label = draw(theta.reshape(K * L, P), np.repeat(w, LABELS_PER_ITEM) * L + z[annotator], rng)
+            item = item_ids[start : start + n]
             clusters[item] = w
-            table = pa.table(
-                {
-                    "item": np.repeat(item, PER_ITEM),
-                    "annotator": annotator,
-                    "label": names.take(pa.array(label)),
-                }
-            )
-            if left <= 0:
+            columns = {"item": np.repeat(item, LABELS_PER_ITEM), "annotator": annotator}
+            table = pa.table(columns | {"label": names.take(pa.array(label))})
+            if room <= 0:
                 if writer is not None:
                     writer.close()
-                writer, left = (
-                    parquet.ParquetWriter(folder / f"part-{start:010d}.parquet", table.schema),
-                    A_FILE,
-                )
+                writer = parquet.ParquetWriter(folder / f"part-{start:010d}.parquet", table.schema)
+                room = LABELS_PER_FILE
             writer.write_table(table)
-            left -= len(table)
+            room -= len(table)
         if writer is not None:
             writer.close()
         return clusters

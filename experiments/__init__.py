@@ -1,4 +1,4 @@
-"""Measurements that are no part of the library: each module writes one page of docs/results by computation.
+"""Measurements outside the library: each module measures and writes the page of docs/results with its name.
 
 Run from the root of the repository as ``python -m experiments.<name>``.
 """

@@ -1,6 +1,6 @@
-"""Draws the labels of the data sets that come with the package (``src/dissensus/datasets``).
+"""Draw the labels of the datasets that are part of the package (``src/dissensus/datasets``).
 
-``python -m experiments.bundled_sets`` writes the files again; a test holds them to the bytes that this gives.
+``python -m experiments.bundled_sets`` writes the files; a test compares their bytes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 Rows = list[Sequence[object]]
 Files = dict[str, Rows]
 
-HOME = Path(__file__).parents[1] / "src" / "dissensus" / "datasets"
+DATASETS_FOLDER = Path(__file__).parents[1] / "src" / "dissensus" / "datasets"
 
 # ---- canteen ------------------------------------------------------------------------------------------
 
 PEOPLE = ("Ana", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ivo", "Kim", "Lou", "Max")
 HEAR_IRONY, CARELESS = ("Ivo", "Kim", "Lou"), "Max"
 MEANINGS = ("complaint", "neutral", "praise")
-# P(complaint), P(neutral), P(praise) of most people, and of those who hear irony
+# P(complaint), P(neutral), P(praise) for most people, and for those who recognise irony
 READINGS = {
     "praise": ((0.03, 0.07, 0.90), (0.05, 0.10, 0.85)),
     "complaint": ((0.92, 0.06, 0.02), (0.90, 0.08, 0.02)),
@@ -106,7 +106,7 @@ COMMENTS = {
 
 
 def canteen() -> Files:
-    """Sixty comments, nine readers each; three of twelve people hear irony, and one does not look."""
+    """Draw sixty comments with nine labels each; three of twelve people recognise irony, one is careless."""
     rng = np.random.default_rng(20)
     texts = [(kind, text) for group in zip(*_groups(), strict=True) for kind, text in group]
     labels: Rows = [("task", "worker", "label")]
@@ -114,8 +114,10 @@ def canteen() -> Files:
     for number, (kind, text) in enumerate(texts, 1):
         items.append((f"comment{number:02d}", text, kind))
         for who in np.sort(rng.choice(len(PEOPLE), size=9, replace=False)):
-            chances = READINGS[kind][PEOPLE[who] in HEAR_IRONY] if PEOPLE[who] != CARELESS else [1 / 3] * 3
-            labels.append((f"comment{number:02d}", PEOPLE[who], MEANINGS[rng.choice(3, p=chances)]))
+            probabilities = (
+                READINGS[kind][PEOPLE[who] in HEAR_IRONY] if PEOPLE[who] != CARELESS else [1 / 3] * 3
+            )
+            labels.append((f"comment{number:02d}", PEOPLE[who], MEANINGS[rng.choice(3, p=probabilities)]))
     return {"labels": labels, "items": items}
 
 
@@ -131,10 +133,10 @@ VOLUNTEERS = 15
 
 
 def birds() -> Files:
-    """120 photographs, four volunteers each. Whoever errs mostly takes the bird that looks alike."""
+    """Draw 120 photographs with four labels each; most errors are the species that looks similar."""
     rng = np.random.default_rng(21)
     skill = rng.beta(4, 1.6, size=VOLUNTEERS)
-    skill[:2] = 0.25  # two who guess
+    skill[:2] = 0.25  # two volunteers guess
     labels: Rows = [("task", "worker", "label")]
     gold: Rows = [("task", "label")]
     for number in range(1, 121):
@@ -149,8 +151,8 @@ def _seen(truth: str, skill: float, rng: np.random.Generator) -> str:
     if rng.random() < skill:
         return truth
     others = [name for name in SPECIES if name != truth]
-    chances = [0.7 if name == ALIKE[truth] else 0.15 for name in others]
-    return others[rng.choice(3, p=chances)]
+    probabilities = [0.7 if name == ALIKE[truth] else 0.15 for name in others]
+    return others[rng.choice(3, p=probabilities)]
 
 
 # ---- bread --------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ TASTERS = 14
 
 
 def bread() -> Files:
-    """Fifty loaves, six tasters each, grades 1 to 5; some tasters are strict, some answers are blank."""
+    """Draw fifty loaves with six grades from 1 to 5 each; some tasters are strict, some answers are blank."""
     rng = np.random.default_rng(22)
     strict, noise = rng.normal(0, 0.6, size=TASTERS), rng.uniform(0.4, 0.9, size=TASTERS)
     labels: Rows = [("task", "worker", "label")]
@@ -180,40 +182,40 @@ VERDICTS = ("helpful", "partly", "wrong")
 
 
 def replies() -> Files:
-    """150 replies, each judged by three of six people and three models: two agree too well, one is kind."""
+    """Draw 150 replies judged by three of six people and three models: two nearly equal, one lenient."""
     rng = np.random.default_rng(23)
     humans, judges = [f"person{n}" for n in range(1, 7)], ["model-a", "model-a-mini", "model-b"]
     labels: Rows = [("task", "worker", "label")]
     for number in range(1, 151):
         opinion = rng.dirichlet([[9, 2, 1], [2, 5, 2], [1, 2, 8]][rng.choice(3, p=[0.5, 0.25, 0.25])])
-        said = {humans[who]: _drawn(opinion, rng) for who in np.sort(rng.choice(6, size=3, replace=False))}
-        said["model-a"] = int(np.argmax(opinion)) if rng.random() < 0.85 else _drawn(opinion, rng)
-        said["model-a-mini"] = said["model-a"] if rng.random() < 0.93 else _drawn(opinion, rng)
-        said["model-b"] = 0 if rng.random() < 0.45 else _drawn(opinion, rng)
-        labels += [(f"reply{number:03d}", name, VERDICTS[label]) for name, label in said.items()]
+        answers = {humans[who]: _drawn(opinion, rng) for who in np.sort(rng.choice(6, size=3, replace=False))}
+        answers["model-a"] = int(np.argmax(opinion)) if rng.random() < 0.85 else _drawn(opinion, rng)
+        answers["model-a-mini"] = answers["model-a"] if rng.random() < 0.93 else _drawn(opinion, rng)
+        answers["model-b"] = 0 if rng.random() < 0.45 else _drawn(opinion, rng)
+        labels += [(f"reply{number:03d}", name, VERDICTS[label]) for name, label in answers.items()]
     annotators: Rows = [("worker", "kind")]
     annotators += [(name, "human") for name in humans] + [(name, "llm") for name in judges]
     return {"labels": labels, "annotators": annotators}
 
 
-def _drawn(chances: NDArray[np.float64], rng: np.random.Generator) -> int:
-    return int(rng.choice(len(chances), p=chances))
+def _drawn(probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
+    return int(rng.choice(len(probabilities), p=probabilities))
 
 
 # ---- posters ------------------------------------------------------------------------------------------
 
 
 def posters() -> Files:
-    """Twelve posters, 500 comparisons by twenty voters, one of whom looks at nothing."""
+    """Draw 500 comparisons of twelve posters by twenty voters, one of whom answers at random."""
     rng = np.random.default_rng(24)
-    worth, reliability = rng.normal(0, 1.0, size=12), np.append(rng.uniform(0.7, 1.5, size=19), 0.0)
+    quality, reliability = rng.normal(0, 1.0, size=12), np.append(rng.uniform(0.7, 1.5, size=19), 0.0)
     labels: Rows = [("worker", "left", "right", "label")]
     for _ in range(500):
         left, right = rng.choice(12, size=2, replace=False)
         who = int(rng.integers(20))
-        ahead = reliability[who] * (worth[left] - worth[right])
+        ahead = reliability[who] * (quality[left] - quality[right])
         won = left if rng.random() < 1 / (1 + np.exp(-ahead)) else right
-        labels.append((f"voter{who + 1:02d}", *(f"poster{one + 1:02d}" for one in (left, right, won))))
+        labels.append((f"voter{who + 1:02d}", *(f"poster{n + 1:02d}" for n in (left, right, won))))
     return {"labels": labels}
 
 
@@ -221,18 +223,18 @@ SETS = {"canteen": canteen, "birds": birds, "bread": bread, "replies": replies, 
 
 
 def text_of(rows: Rows) -> str:
-    """A table as it stands in its file."""
-    written = io.StringIO(newline="")
-    csv.writer(written, lineterminator="\n").writerows(rows)
-    return written.getvalue()
+    """Return a table as the text of its file."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def main() -> None:
-    """Write every table of every set."""
+    """Write every table of every dataset."""
     for name, made in SETS.items():
-        (HOME / name).mkdir(exist_ok=True)
+        (DATASETS_FOLDER / name).mkdir(exist_ok=True)
         for table, rows in made().items():
-            (HOME / name / f"{table}.csv").write_text(text_of(rows), encoding="utf-8")
+            (DATASETS_FOLDER / name / f"{table}.csv").write_text(text_of(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

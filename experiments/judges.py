@@ -1,31 +1,44 @@
-"""Judges beside humans, measured: docs/results/judges.md.
+"""Language models as judges beside humans.
 
-    python -m experiments.judges --finished judges.jsonl
+    python -m experiments.judges [--data DIR] [--finished FILE] [--part NAME]
 
-Every measurement is kept in the file of finished ones; the page is made of those that are there after the
-parts asked for (``--part``, all of them if left out) have been measured.
+With ``--part`` only these parts are measured; the page is written when all parts are finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dissensus as ds
-from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
+from dissensus.annotators.judge_detection import find_judges
+from dissensus.errors import require
+from dissensus.evaluate.bootstrap import bootstrap_mean
+from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.rates import Rate, prediction_powered, rate
 from dissensus.judges.report import JudgeReport
 from dissensus.models.base import Model
 from dissensus.models.hpgm.adjustments import Aliases
-from dissensus.numerics import Array
-from experiments.common import Finished, Values, command_line, write_files
-from experiments.judge_rates import LABELLED, OTHERS, coverage, populations
+from dissensus.numerics import Array, row_shares
+from experiments.runner import (
+    Measurements,
+    Values,
+    line,
+    page_parser,
+    read_dataset,
+    table,
+    with_interval,
+    write_page,
+)
 
-COMMAND = "python -m experiments.judges"
-# Name, kind of labels and epsilon of each set, and the published winning rates and advantage probabilities.
+PARTS = ("rates", "copies", "represent", "hidden")
+
+# Dataset, kind of labels and epsilon -> published winning rate and advantage probability of each judge.
 PUBLISHED: dict[tuple[str, str, float], dict[str, tuple[float, float]]] = {
     ("wax", "nominal", 0.1): {
         "gemini_flash": (0.38, 0.69), "gemini_pro": (0.50, 0.74), "gpt-4o": (0.50, 0.73),
@@ -52,307 +65,361 @@ PUBLISHED: dict[tuple[str, str, float], dict[str, tuple[float, float]]] = {
         "gpt-4o-mini": (0.67, 0.73),
     },
 }  # fmt: skip
-HIDDEN_SETS = ("mtbench", "wax", "lesion", "cebab_stars", "cebab_aspects", "summeval")
-SPLITS = 5
-CHAINS = 2  # of HPGM, half of the usual number: the fits are many
-COPIES = 5
-INFORMED = "HPGM, judges inform"
-GROUPS = {"Ann1": "a", "Ann2": "a", "Ann3": "a", "Ann4": "b", "Ann5": "b", "Ann6": "b"}
 
 
-def read_set(data: Path, name: str) -> ds.Annotations:
-    """One of the sets with judges."""
+def read_judged(data: Path, name: str) -> ds.Annotations:
+    """Read a dataset with humans and judges, which lie beside the folder of the other datasets."""
     folder = data.parent / "judges" / name
-    labels = ds.read_annotations(folder / "annotations.csv", annotators=folder / "annotators.csv")
-    known: ds.Annotations = labels
-    return known
+    labels: ds.Annotations = ds.read_annotations(
+        folder / "annotations.csv", annotators=folder / "annotators.csv"
+    )
+    return labels
 
 
-def humans_of(labels: ds.Annotations) -> ds.Annotations:
-    """The labels of humans, and nobody else in the vocabulary."""
-    part = labels.take_rows((labels.annotator_column("kind") == "human")[labels.annotator])
-    return rebuilt(part, part.annotators[part.annotator])
+# ---- intervals of corrected rates -----------------------------------------------------------------------
+
+HUMAN_ITEMS, JUDGE_ITEMS = 200, 2000  # items of a subsample labelled by humans, and by the judge alone
+N_SUBSAMPLES = 1000
+REAL_JUDGES = ("gpt-4o", "mistral-v03")
+# Probabilities that a simulated judge reports the class where gold has it, and where gold does not.
+SIMULATED_JUDGES = {"good": (0.9, 0.15), "fair": (0.8, 0.25)}
 
 
-def rebuilt(labels: ds.Annotations, names: Any) -> ds.Annotations:
-    """The same labels under these annotators' names, one a row."""
-    item, label = labels.items[labels.item], labels.classes[labels.label]
-    return ds.Annotations.from_arrays(item, names, label, classes=list(labels.classes))
+@dataclass(frozen=True, eq=False)
+class JudgedPopulation:
+    """Items with the true share of a class, and the answers of a judge, real or simulated."""
+
+    dataset: str
+    judge: str
+    class_name: str
+    truth: Array  # (items,)
+    answers: Array | tuple[float, float]  # real answers, or the probabilities of a simulated judge
+
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw truth and judge's answers of ``n`` items with replacement."""
+        items = rng.integers(len(self.truth), size=n)
+        truth = self.truth[items]
+        if isinstance(self.answers, tuple):
+            probability = np.where(truth > 0.5, *self.answers)
+            return truth, (rng.random(n) < probability).astype(np.float64)
+        return truth, self.answers[items]
+
+
+def populations(data: Path) -> Iterator[JudgedPopulation]:
+    """Yield real judges with the humans' shares as truth, and simulated judges with gold as truth."""
+    labels = read_judged(data, "cebab_aspects")
+    answers = JudgeAnswers.of(labels, find_judges(labels)[0])
+    shares = row_shares(answers.human_counts)
+    for judge in REAL_JUDGES:
+        codes = answers.answers_of(int(np.flatnonzero(labels.annotators == judge)[0]))
+        for p, name in enumerate(labels.classes):
+            is_class = (codes == p).astype(np.float64)
+            yield JudgedPopulation("cebab_aspects", judge, str(name), shares[:, p], is_class)
+    for dataset, class_name in (("rte", "entailed"), ("product", "same")):
+        labels = read_dataset(data / dataset)
+        gold = np.asarray(labels.gold)
+        truth = (labels.classes[gold[gold >= 0]] == class_name).astype(np.float64)
+        for judge, probabilities in SIMULATED_JUDGES.items():
+            title = f"simulated, {judge} {probabilities}"
+            yield JudgedPopulation(dataset, title, class_name, truth, probabilities)
+
+
+def coverage(
+    population: JudgedPopulation, n_samples: int = N_SUBSAMPLES, seed: int = 0, *, with_peer: bool = True
+) -> Values:
+    """Measure coverage and mean width of the intervals, and the width of those of ``ppi_py``."""
+    rng = np.random.default_rng(seed)
+    truth = float(population.truth.mean())
+    rates: list[Rate] = []
+    plain_widths, widths, peer_widths = [], [], []
+    for _ in range(n_samples):
+        Y, f = population.sample(HUMAN_ITEMS, rng)
+        F = population.sample(JUDGE_ITEMS, rng)[1]
+        rates.append(rate("", "", "", Y, f, F, 0.95, is_share=True))
+        plain_widths.append(prediction_powered(Y, np.zeros(len(Y)), np.zeros(0), 0.95)[0].width)
+        widths.append(prediction_powered(Y, f, F, 0.95)[0].width)
+        if with_peer:
+            low, high = require("ppi_py", "bench").ppi_mean_ci(Y, f, F, alpha=0.05)
+            peer_widths.append(float(np.squeeze(high) - np.squeeze(low)))
+    values: Values = {"truth": truth, "refused": sum(bool(r.ppi.refused) for r in rates)}
+    for name in ("humans_alone", "rogan_gladen", "ppi"):
+        estimates = [getattr(r, name) for r in rates if not math.isnan(getattr(r, name).value)]
+        covered = [e.low <= truth <= e.high for e in estimates]
+        values[name] = {
+            "n": len(estimates),
+            "coverage": float(np.mean(covered)) if estimates else math.nan,
+            "width": float(np.mean([e.width for e in estimates])) if estimates else math.nan,
+        }
+    values["ppi_width"], values["plain_width"] = float(np.mean(widths)), float(np.mean(plain_widths))
+    values["peer_width"] = float(np.mean(peer_widths)) if peer_widths else math.nan
+    return values
 
 
 # ---- hidden labels of humans ----------------------------------------------------------------------------
 
+HIDDEN_DATASETS = ("mtbench", "wax", "lesion", "cebab_stars", "cebab_aspects", "summeval")
+N_SPLITS = 5
+SHORT_FIT: dict[str, Any] = {"n_chains": 2, "n_jobs": 1}  # half of the usual chains: there are many fits
+INFORMED = "HPGM, judges inform"
+
 
 def hidden_labels(labels: ds.Annotations, split: int) -> Values:
-    """Log-probabilities of a fifth of the humans' labels, by model, and the items they are of."""
+    """Return log-probabilities of a hidden fifth of the humans' labels by model, and their items."""
     is_human = (labels.annotator_column("kind") == "human")[labels.annotator]
-    kept, hidden = labels.take_rows(is_human).split_labels(0.2, split)
+    humans, hidden = labels.take_rows(is_human).split_labels(0.2, split)
     pairs = hidden.item.astype(np.int64) * labels.n_annotators + hidden.annotator
-    of_row = labels.item.astype(np.int64) * labels.n_annotators + labels.annotator
-    everybody = labels.take_rows(~np.isin(of_row, pairs))
-    settings: dict[str, Any] = {"n_chains": CHAINS, "n_jobs": 1}
+    pair_of_row = labels.item.astype(np.int64) * labels.n_annotators + labels.annotator
+    all_shown = labels.take_rows(~np.isin(pair_of_row, pairs))
     models: dict[str, tuple[Model, ds.Annotations]] = {
-        INFORMED: (ds.HPGM(represent={"kind": "human"}, **settings), everybody),
-        "HPGM, humans alone": (ds.HPGM(**settings), kept),
-        "Dawid–Skene, everybody": (ds.DawidSkene(), everybody),
-        "vote of everybody": (ds.EmpiricalDistribution(), everybody),
-        "vote of humans": (ds.EmpiricalDistribution(), kept),
+        INFORMED: (ds.HPGM(represent={"kind": "human"}, **SHORT_FIT), all_shown),
+        "HPGM, humans alone": (ds.HPGM(**SHORT_FIT), humans),
+        "Dawid–Skene, all": (ds.DawidSkene(), all_shown),
+        "vote, all": (ds.EmpiricalDistribution(), all_shown),
+        "vote, humans": (ds.EmpiricalDistribution(), humans),
     }
-    logs = {}
-    for name, (model, seen) in models.items():
-        logs[name] = model.fit(seen).log_chances(hidden, annotators=False).round(5).tolist()
+    logs = {
+        name: model.fit(shown).log_probabilities(hidden, annotators=False).round(5).tolist()
+        for name, (model, shown) in models.items()
+    }
     return {"item": hidden.item.tolist(), "logs": logs}
 
 
-def hidden_rows(done: Finished) -> Iterator[str]:
-    """A line a set: mean log-losses, and whether ours is lowest or tied."""
-    for name in HIDDEN_SETS:
-        splits = [done.done[key] for s in range(SPLITS) if (key := f"hidden {name} {s}") in done.done]
-        if not splits:
-            continue
-        logs = {model: np.concatenate([one["logs"][model] for one in splits]) for model in splits[0]["logs"]}
-        items = np.concatenate([one["item"] for one in splits])
-        best = min((model for model in logs if model != INFORMED), key=lambda model: -logs[model].mean())
-        gap = bootstrap_mean(logs[INFORMED] - logs[best], items=items)
-        verdict = "lowest" if gap.low > 0 else "higher" if gap.high < 0 else "tied"
-        cells = " | ".join(f"{-rows.mean():.4f}" for rows in logs.values())
-        yield f"| {name} | {len(splits)} | {cells} | {ends(gap)} | {verdict} |"
+# ---- copies of an annotator, and groups ------------------------------------------------------------------
+
+N_COPIES = 5
+GROUPS = {"Ann1": "a", "Ann2": "a", "Ann3": "a", "Ann4": "b", "Ann5": "b", "Ann6": "b"}
 
 
-def ends(found: Interval) -> str:
-    """A difference with its interval."""
-    return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
+def humans_of(labels: ds.Annotations) -> ds.Annotations:
+    """Return the labels of the humans, without judges in the vocabulary of annotators."""
+    part = labels.take_rows((labels.annotator_column("kind") == "human")[labels.annotator])
+    item, label = part.items[part.item], part.classes[part.label]
+    names = part.annotators[part.annotator]
+    return ds.Annotations.from_arrays(item, names, label, classes=list(part.classes))
 
 
-# ---- copies ---------------------------------------------------------------------------------------------
-
-
-def with_copies(labels: ds.Annotations, who: int, prefix: str = "") -> ds.Annotations:
-    """The labels with five copies of one annotator under other names."""
-    rows = np.flatnonzero(labels.annotator == who)
-    every = np.concatenate([np.arange(labels.n_labels), *[rows] * COPIES])
+def with_copies(labels: ds.Annotations, annotator: int, prefix: str = "") -> ds.Annotations:
+    """Add copies of one annotator under other names."""
+    rows = np.flatnonzero(labels.annotator == annotator)
+    all_rows = np.concatenate([np.arange(labels.n_labels), *[rows] * N_COPIES])
     names = labels.annotators.astype(str)[labels.annotator]
-    copies = [np.full(len(rows), f"{prefix}{labels.annotators[who]} copy {i}") for i in range(COPIES)]
-    item, label = labels.items[labels.item[every]], labels.classes[labels.label[every]]
-    return ds.Annotations.from_arrays(
-        item, np.concatenate([names, *copies]), label, classes=list(labels.classes)
-    )
+    name = f"{prefix}{labels.annotators[annotator]}"
+    copies = [np.full(len(rows), f"{name} copy {i}") for i in range(N_COPIES)]
+    item, label = labels.items[labels.item[all_rows]], labels.classes[labels.label[all_rows]]
+    annotators = np.concatenate([names, *copies])
+    return ds.Annotations.from_arrays(item, annotators, label, classes=list(labels.classes))
 
 
-def moved(before: Array, after: Array) -> float:
-    """Mean total variation."""
-    return float(np.abs(before - after).sum(axis=1).mean() / 2)
+def effect_of_copies(labels: ds.Annotations) -> Values:
+    """Measure the effect of copying each annotator on vote and Dawid–Skene, and of two on HPGM."""
 
+    def distributions(name: str, shown: ds.Annotations) -> Array:
+        model: Model = {
+            "vote": ds.EmpiricalDistribution,
+            "Dawid–Skene": ds.DawidSkene,
+            "HPGM": lambda: ds.HPGM(n_jobs=1),
+        }[name]()
+        return model.fit(shown).label_distributions_
 
-def clones(labels: ds.Annotations) -> Values:
-    """How far copies of each annotator move the vote and Dawid–Skene, and of some annotators HPGM."""
+    before = {name: distributions(name, labels) for name in ("vote", "Dawid–Skene", "HPGM")}
 
-    def fitted(make: Callable[[], Model], seen: ds.Annotations) -> Array:
-        return make().fit(seen).label_distributions_
+    def change(name: str, shown: ds.Annotations) -> float:
+        """Return the mean total variation between the fits with and without copies."""
+        return float(np.abs(before[name] - distributions(name, shown)).sum(axis=1).mean() / 2)
 
-    models: dict[str, Callable[[], Model]] = {"vote": ds.EmpiricalDistribution, "Dawid–Skene": ds.DawidSkene}
-    before = {name: fitted(make, labels) for name, make in models.items()}
-    found: list[dict[str, Any]] = []
-    for who in range(labels.n_annotators):
-        copied = with_copies(labels, who)
-        row = {name: moved(before[name], fitted(make, copied)) for name, make in models.items()}
+    rows: list[Values] = []
+    for annotator in range(labels.n_annotators):
+        copied = with_copies(labels, annotator)
         aliases = Aliases.of(copied)
+        row = {name: change(name, copied) for name in ("vote", "Dawid–Skene")}
         n_copies = len(aliases.code) - len(aliases.named)
-        found.append(row | {"annotator": str(labels.annotators[who]), "copies": n_copies})
-    worst = max(range(len(found)), key=lambda who: float(found[who]["vote"]))
-    ours = partial(ds.HPGM, n_jobs=1)
-    plain = fitted(ours, labels)
-    for who in {0, worst}:
-        found[who]["HPGM"] = moved(plain, fitted(ours, with_copies(labels, who)))
-    return {"rows": found, "in_front": moved(plain, fitted(ours, with_copies(labels, worst, "A ")))}
+        rows.append(row | {"annotator": str(labels.annotators[annotator]), "copies": n_copies})
+    worst = max(range(len(rows)), key=lambda annotator: float(rows[annotator]["vote"]))
+    for annotator in {0, worst}:
+        rows[annotator]["HPGM"] = change("HPGM", with_copies(labels, annotator))
+    return {"rows": rows, "in_front": change("HPGM", with_copies(labels, worst, "A "))}
 
 
-# ---- whose population -----------------------------------------------------------------------------------
-
-
-def represented(data: Path, split: int) -> Values:
-    """Gains of a group's own population over everybody's, on reserved labels of that group."""
+def gain_of_groups(data: Path, split: int) -> Values:
+    """Measure what ``represent`` gains over the whole population on hidden labels of each group."""
     labels = ds.read_annotations(data / "hs_brexit" / "annotations.csv")
     groups = [GROUPS[str(name)] for name in labels.annotators]
-    known = labels.with_tables(annotators={"annotator": labels.annotators, "group": groups})
-    shown, hidden = known.split_labels(0.2, split)
-    settings: dict[str, Any] = {"n_chains": CHAINS, "n_jobs": 1}
-    everybody = ds.HPGM(**settings).fit(shown)
+    labels = labels.with_tables(annotators={"annotator": labels.annotators, "group": groups})
+    shown, hidden = labels.split_labels(0.2, split)
+    population = ds.HPGM(**SHORT_FIT).fit(shown)
     values: Values = {}
     for group in sorted(set(groups)):
-        reserved = hidden.take_rows((known.annotator_column("group") == group)[hidden.annotator])
-        own = ds.HPGM(represent={"group": group}, **settings).fit(shown)
-        gain = own.log_chances(reserved, annotators=False) - everybody.log_chances(reserved, annotators=False)
+        reserved = hidden.take_rows((labels.annotator_column("group") == group)[hidden.annotator])
+        model = ds.HPGM(represent={"group": group}, **SHORT_FIT).fit(shown)
+        gain = model.log_probabilities(reserved, annotators=False)
+        gain = gain - population.log_probabilities(reserved, annotators=False)
         values[group] = {"item": reserved.item.tolist(), "gain": gain.round(5).tolist()}
     return values
 
 
+def measure(data: Path, measurements: Measurements, parts: Sequence[str]) -> None:
+    """Measure the parts, one stored measurement at a time."""
+    for population in populations(data) if "rates" in parts else ():
+        key = f"rates {population.dataset}, {population.judge}, {population.class_name}"
+        measurements.get(key, coverage, population)
+    if "copies" in parts:
+        brexit = ds.read_annotations(data / "hs_brexit" / "annotations.csv")
+        measurements.get("copies hs_brexit", effect_of_copies, brexit)
+        humans = humans_of(read_judged(data, "cebab_aspects"))
+        measurements.get("copies cebab_aspects", effect_of_copies, humans)
+    for split in range(N_SPLITS):
+        if "represent" in parts:
+            measurements.get(f"represent {split}", gain_of_groups, data, split)
+        for name in HIDDEN_DATASETS if "hidden" in parts else ():
+            measurements.get(f"hidden {name} {split}", hidden_labels, read_judged(data, name), split)
+
+
 # ---- the page -------------------------------------------------------------------------------------------
 
+TEST = """# Judges beside humans
 
-def published_rows(data: Path) -> Iterator[str]:
-    """A line a set: our figures, and whether all are the published ones."""
-    for (name, label_type, epsilon), expected in PUBLISHED.items():
-        report = ds.judge_report(read_set(data, name), epsilon=epsilon, label_type=label_type)
-        found = figures(report)
-        cells = "; ".join(f"{judge} {rate:.2f} {advantage:.2f}" for judge, (rate, advantage) in found.items())
-        same = sum(found[judge] == pair for judge, pair in expected.items())
-        panel = report.panel
-        votes = "–" if panel is None else f"{panel.effective_votes:.1f} ({panel.low:.1f} to {panel.high:.1f})"
-        yield f"| {name} | {epsilon} | {cells} | {same} of {len(expected)} | {votes} of {len(found)} |"
+Written by `python -m experiments.judges`. Six datasets are those of Calderon, Reichart and Dror (ACL 2025).
+The quantities are explained in [judges](../judges.md).
+
+## The alternative annotator test
+
+Winning rate and advantage probability of each judge; how many of these pairs equal the published ones to two
+digits; and how many independent votes the judges are worth together (95 % interval).
+
+{table}
+"""
+
+RATES = """
+## Intervals of corrected rates
+
+1,000 subsamples drawn with replacement: {humans} items labelled by humans and {judge:,} labelled by the judge
+alone. Coverage of the 95 % intervals, and mean width of PPI++ relative to the humans' labels alone and to
+`ppi_py` on the same subsamples. Subsamples with fewer than ten items of the class are refused. Where many are
+refused, the remaining subsamples are not representative, which shifts the coverage slightly.
+
+{table}
+"""
+
+COPIES = """
+## Five copies of one human
+
+Change in the items' distributions (mean total variation) when one human is copied five times under other
+names, and how many of the copies are detected. HPGM is fitted for the first annotator and for the one whose
+copies change the vote most. It counts detected copies once, so the labels it samples stay the same.
+"""
+
+GROUPS_PART = """
+## Population of a group
+
+hs_brexit with Ann1–3 as group a and Ann4–6 as group b, {n} splits: gain of `represent` over the whole
+population, in log-probability (nats per label) of hidden labels of the group.
+
+{table}
+"""
+
+HIDDEN = """
+## Hidden labels of humans
+
+A fifth of the humans' labels is hidden, {n} splits: −log P(label | item) in nats, HPGM with {chains} chains.
+The last columns show the gain of HPGM with judges as informants (`represent={{"kind": "human"}}`) over the
+best other model, paired over items.
+
+{table}
+"""
 
 
 def figures(report: JudgeReport) -> dict[str, tuple[float, float]]:
-    """Winning rate and advantage probability of each judge, to two digits."""
+    """Return winning rate and advantage probability of each judge, to two digits."""
     return {
         row["judge"]: (round(row["winning_rate"], 2), round(row["advantage"], 2)) for row in report.rows()
     }
 
 
-def measure(data: Path, done: Finished, parts: Sequence[str], n_samples: int = 1000) -> None:
-    """Everything that takes time, split by split, so that what is finished counts."""
-    if "rates" in parts:
-        for one in populations(data):
-            key = f"rates {one.name}, {one.judge}, {one.class_name}"
-            done.measured(key, partial(coverage, one, n_samples))
-    if "copies" in parts:
-        brexit = ds.read_annotations(data / "hs_brexit" / "annotations.csv")
-        done.measured("copies hs_brexit", partial(clones, brexit))
-        done.measured("copies cebab_aspects", partial(clones, humans_of(read_set(data, "cebab_aspects"))))
-    for split in range(SPLITS):
-        if "represent" in parts:
-            done.measured(f"represent {split}", partial(represented, data, split))
-        for name in HIDDEN_SETS if "hidden" in parts else ():
-            done.measured(f"hidden {name} {split}", partial(hidden_labels, read_set(data, name), split))
-
-
-TEST = """# Judges beside humans, measured
-
-`{command} --finished judges.jsonl`. The sets are six of Calderon, Reichart and Dror (ACL 2025), and others of
-the shared folder. [judges.md](../judges.md) explains the numbers.
-
-## The alternative annotator test
-
-Winning rate and advantage probability of each judge, how many of these pairs equal the published ones to both
-digits, and how many independent votes the judges are together (95 % interval).
-
-| set | ε | judges | as published | votes |
-|---|---|---|---|---|"""
-
-RATES = """
-## Intervals of corrected rates
-
-1,000 subsamples with replacement: {labelled} items with labels of humans, {others:,} with the judge's alone.
-How often the 95 % intervals hold the truth, and the mean width of PPI++ beside that of humans' labels alone
-and beside `ppi_py`'s on the same subsamples. A subsample with fewer than ten of the class is refused; where
-many are, the intervals of the others rest on those with more of it, and are a little off for that.
-
-| population | truth | PPI++ | Rogan–Gladen | humans alone | width / humans' | width / `ppi_py`'s | refused |
-|---|---|---|---|---|---|---|---|"""
-
-COPIED = """
-## Five copies of one human
-
-How far the items' distributions move (mean total variation) when one human is copied five times under other
-names, and how many of the five are found. HPGM is fitted for the first annotator and for the one whose copies
-move the vote most; copies that are found leave the labels it samples as they were."""
-
-WHOSE = """
-## Whose population
-
-hs_brexit, Ann1–3 as group a and Ann4–6 as group b, {n} splits: what `represent` gains over everybody's
-population in log-probability (nats a label) of reserved labels of the group.
-
-| group | labels | gain |
-|---|---|---|"""
-
-HIDDEN = """
-## Hidden labels of humans
-
-A fifth of the humans' labels hidden; −log P(label | item) in nats, HPGM with {chains} chains. The gap is
-what HPGM with judges as informants (`represent={{"kind": "human"}}`) gains over the best of the others,
-paired over items."""
-
-
-def page(data: Path, done: Finished) -> str:
-    """The page, of what is finished."""
-    parts = [rate_lines, copy_lines, represent_lines, hidden_lines]
-    lines = [
-        TEST.format(command=COMMAND),
-        *published_rows(data),
-        *(line for part in parts for line in part(done)),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def rate_lines(done: Finished) -> list[str]:
-    """Coverage and widths."""
-    rows = []
-    for key, value in done.done.items():
-        if key.startswith("rates "):
-            held = [f"{value[name]['coverage']:.3f}" for name in ("ppi", "rogan_gladen", "humans_alone")]
-            width = value["ppi_width"]
-            ratios = [f"{width / value['plain_width']:.3f}", f"{width / value['peer_width']:.4f}"]
-            cells = [
-                key.removeprefix("rates "),
-                f"{value['truth']:.3f}",
-                *held,
-                *ratios,
-                str(value["refused"]),
-            ]
-            rows.append(f"| {' | '.join(cells)} |")
-    return [RATES.format(labelled=LABELLED, others=OTHERS), *rows] if rows else []
-
-
-def copy_lines(done: Finished) -> list[str]:
-    """A table for each set that was copied in."""
+def published_part(data: Path) -> str:
+    """Compare our figures with the published ones."""
     lines = []
+    for (name, label_type, epsilon), published in PUBLISHED.items():
+        report = ds.judge_report(read_judged(data, name), epsilon=epsilon, label_type=label_type)
+        ours, panel = figures(report), report.panel
+        cells = "; ".join(f"{judge} {rate:.2f} {advantage:.2f}" for judge, (rate, advantage) in ours.items())
+        equal = sum(ours[judge] == pair for judge, pair in published.items())
+        votes = "–" if panel is None else f"{panel.effective_votes:.1f} ({panel.low:.1f} to {panel.high:.1f})"
+        lines.append(line(name, epsilon, cells, f"{equal} of {len(published)}", f"{votes} of {len(ours)}"))
+    return TEST.format(table=table(("dataset", "ε", "judges", "as published", "votes"), lines))
+
+
+def rates_part(values: dict[str, Values]) -> str:
+    """Tabulate coverage and widths."""
+    lines = []
+    for key, row in values.items():
+        if key.startswith("rates "):
+            covered = [f"{row[name]['coverage']:.3f}" for name in ("ppi", "rogan_gladen", "humans_alone")]
+            ratios = [f"{row['ppi_width'] / row['plain_width']:.3f}"]
+            ratios.append(f"{row['ppi_width'] / row['peer_width']:.4f}")
+            truth = f"{row['truth']:.3f}"
+            lines.append(line(key.removeprefix("rates "), truth, *covered, *ratios, row["refused"]))
+    head = ("population", "truth", "PPI++", "Rogan–Gladen", "humans alone")
+    widths = ("width / humans'", "width / `ppi_py`'s", "refused")
+    return RATES.format(humans=HUMAN_ITEMS, judge=JUDGE_ITEMS, table=table((*head, *widths), lines))
+
+
+def copies_part(values: dict[str, Values]) -> str:
+    """Tabulate the effect of copies in each dataset."""
+    parts = [COPIES]
     for name in ("hs_brexit", "cebab_aspects"):
-        value = done.done.get(f"copies {name}")
-        if value is None:
-            continue
-        lines += ["", f"| {name} | vote | Dawid–Skene | HPGM | copies found |", "|---|---|---|---|---|"]
-        for row in value["rows"]:
-            ours = f"{row['HPGM']:.4f}" if "HPGM" in row else "–"
-            theirs = f"{row['vote']:.4f} | {row['Dawid–Skene']:.4f}"
-            lines.append(f"| {row['annotator']} | {theirs} | {ours} | {row['copies']} |")
-        other = f"{value['in_front']:.4f}"
-        lines += ["", f"Under names that come first in the alphabet, HPGM moves by {other}."]
-    return [COPIED, *lines] if lines else []
+        lines = []
+        for row in values[f"copies {name}"]["rows"]:
+            changes = (
+                f"{row[model]:.4f}" if model in row else "–" for model in ("vote", "Dawid–Skene", "HPGM")
+            )
+            lines.append(line(row["annotator"], *changes, row["copies"]))
+        parts.append(table((name, "vote", "Dawid–Skene", "HPGM", "copies detected"), lines) + "\n")
+    in_front = [f"{values[f'copies {name}']['in_front']:.4f}" for name in ("hs_brexit", "cebab_aspects")]
+    parts.append(f"Under names that sort before all others, HPGM changes by {' and '.join(in_front)}.\n")
+    return "\n".join(parts)
 
 
-def represent_lines(done: Finished) -> list[str]:
-    """What a group's own population gains."""
-    splits = [value for key, value in done.done.items() if key.startswith("represent ")]
-    rows = []
-    for group in sorted(set(GROUPS.values())) if splits else ():
-        gain = np.concatenate([one[group]["gain"] for one in splits])
-        found = bootstrap_mean(gain, items=np.concatenate([one[group]["item"] for one in splits]))
-        rows.append(f"| {group} | {len(gain):,} | {ends(found)} |")
-    return [WHOSE.format(n=len(splits)), *rows] if rows else []
+def groups_part(values: dict[str, Values]) -> str:
+    """Tabulate the gain of each group's own population."""
+    splits = [row for key, row in values.items() if key.startswith("represent ")]
+    lines = []
+    for group in sorted(set(GROUPS.values())):
+        gain = np.concatenate([split[group]["gain"] for split in splits])
+        mean = bootstrap_mean(gain, items=np.concatenate([split[group]["item"] for split in splits]))
+        lines.append(line(group, f"{len(gain):,}", with_interval(mean)))
+    return GROUPS_PART.format(n=len(splits), table=table(("group", "labels", "gain"), lines))
 
 
-def hidden_lines(done: Finished) -> list[str]:
-    """A line a set."""
-    first = next((value for key, value in done.done.items() if key.startswith("hidden ")), None)
-    if first is None:
-        return []
-    names = ["set", "splits", *first["logs"], "gap", "ours"]
-    heads = ["", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    return [HIDDEN.format(chains=CHAINS), *heads, *hidden_rows(done)]
+def hidden_part(values: dict[str, Values]) -> str:
+    """Tabulate the log-loss of each model, and whether ours is the lowest."""
+    lines, head = [], list[str]()
+    for name in HIDDEN_DATASETS:
+        splits = [values[f"hidden {name} {split}"] for split in range(N_SPLITS)]
+        logs = {m: np.concatenate([split["logs"][m] for split in splits]) for m in splits[0]["logs"]}
+        items = np.concatenate([split["item"] for split in splits])
+        best = min((model for model in logs if model != INFORMED), key=lambda model: -logs[model].mean())
+        gain = bootstrap_mean(logs[INFORMED] - logs[best], items=items)
+        verdict = "lowest" if gain.low > 0 else "higher" if gain.high < 0 else "tied"
+        losses = (f"{-rows.mean():.4f}" for rows in logs.values())
+        lines.append(line(name, *losses, with_interval(gain), verdict))
+        head = ["dataset", *logs, "gain", "ours is"]
+    return HIDDEN.format(n=N_SPLITS, chains=SHORT_FIT["n_chains"], table=table(head, lines))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what is asked for, and write the page."""
-    parser = command_line(COMMAND, "Judges beside humans, measured", "docs/results/judges.md", finished=True)
-    parts = ("rates", "copies", "represent", "hidden")
-    parser.add_argument(
-        "--part", action="append", choices=(*parts, "none"), help="measure this part; repeatable"
-    )
+    """Measure the requested parts, and write the page if all parts are finished."""
+    parser = page_parser("experiments.judges", "Judges beside humans")
+    parser.add_argument("--part", action="append", choices=PARTS, help="measure this part only; repeatable")
     options = parser.parse_args(arguments)
-    done = Finished(options.finished)
-    measure(options.data, done, options.part or parts)
-    write_files(options.output, page(options.data, done))
+    measurements = Measurements(options.finished)
+    measure(options.data, measurements, options.part or PARTS)
+    values = measurements.values
+    missing = [part for part in PARTS if not any(key.startswith(f"{part} ") for key in values)]
+    if missing:
+        print(f"no page written; still to measure: {', '.join(missing)}")
+        return
+    parts = [rates_part(values), copies_part(values), groups_part(values), hidden_part(values)]
+    write_page(options.output, "".join([published_part(options.data), *parts]))
 
 
 if __name__ == "__main__":

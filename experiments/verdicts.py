@@ -1,13 +1,13 @@
-"""Are verdicts on annotators calibrated? Over planted crowds of many kinds, clean crowds, and real ones.
+"""Calibration of verdicts on annotators: planted crowds, crowds without spammers, and real crowds.
 
-Run as ``python -m experiments.verdicts [--crowds N] [--data DIR] [-o FILE]``; without data real crowds are
-left out.
+python -m experiments.verdicts [--crowds N] [--data DIR] [--finished FILE]
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,18 @@ import dissensus as ds
 from dissensus._version import __version__
 from dissensus.annotators.verdicts import VERDICTS, AnnotatorVerdicts, annotator_verdicts
 from dissensus.labels.annotations import Annotations
-from dissensus.numerics import Array
-from experiments.common import command_line, write_files
-from experiments.planted_crowds import LABELS_EACH, SPAM, STRATEGIES, Planted, many_kinds, planted
-from reproduction.tables import line, table, yes
+from experiments.runner import Measurements, Values, line, page_parser, read_dataset, table, write_page, yes
 
-COMMAND = "python -m experiments.verdicts"
-N_CROWDS = 50  # planted ones, and clean ones
-FIT: dict[str, Any] = {"n_chains": 2, "n_sweeps": 100, "n_jobs": 1}
-BINS = (0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
-GOLD_SETS = (
+TYPICAL, SPAM, GROUP, ADVERSARY = "typical", "spam", "group", "adversary"
+STRATEGIES = ("uniform", "frequencies", "constant", "copy-cats")
+LABELS_EACH = (5, 10, 20, 50, 100, 200)
+CONSTANT_SHARE = 0.95  # how often a constant spammer gives the favourite class
+
+N_CROWDS = 50  # planted crowds, and also crowds without spammers
+SHORT_FIT: dict[str, Any] = {"n_chains": 2, "n_sweeps": 100, "n_jobs": 1}
+PROBABILITY_BINS = (0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
+MIN_GOLD_LABELS = 5  # labels on gold items that an annotator needs for an accuracy
+GOLD_DATASETS = (
     "barzan_ac2",
     "bluebirds",
     "face_sentiment",
@@ -36,83 +38,118 @@ GOLD_SETS = (
     "weather_sentiment_amt",
     "zencrowd",
 )
-FEWEST_GOLD = 5  # labels with gold, for an annotator's accuracy to count
-
-
-def judged(labels: Annotations) -> AnnotatorVerdicts:
-    """Verdicts by a short fit."""
-    return annotator_verdicts(labels, ds.HPGM(**FIT).fit(labels))
 
 
 # ---- planted crowds -----------------------------------------------------------------------------------
 
 
-Found = list[tuple[Planted, AnnotatorVerdicts]]
+@dataclass(frozen=True)
+class PlantedCrowd:
+    """Simulated labels with the planted kind of each annotator."""
+
+    annotations: Annotations
+    kind: NDArray[np.str_]  # (annotators,): "typical", "spam", "group" or "adversary"
+    settings: dict[str, Any]
 
 
-def calibration(found: Found) -> str:
-    """Stated probability of spam against the share that spams."""
-    stated = np.concatenate([one.spam_probability for _, one in found])
-    true = np.concatenate([crowd.kind == SPAM for crowd, _ in found])
-    lines = []
-    for low, high in itertools.pairwise(BINS):
-        inside = (stated >= low) & ((stated < high) | (high == 1.0))
-        if inside.any():
-            share = f"{true[inside].mean():.3f}"
-            lines.append(
-                line(f"{low:g} to {high:g}", int(inside.sum()), f"{stated[inside].mean():.3f}", share)
-            )
-    return table(("stated probability of spam", "annotators", "mean of it", "share that spams"), lines)
+def planted_crowd(
+    seed: int,
+    *,
+    n_annotators: int = 60,
+    labels_each: int = 50,
+    labels_per_item: int = 5,
+    n_classes: int = 4,
+    skew: float = 0.0,
+    spammers: float = 0.1,
+    strategy: str = "uniform",
+    adversaries: float = 0.0,
+    group: float = 0.0,
+    contested: float = 1 / 3,
+    accuracy: float = 0.8,
+    spread: float = 0.07,
+) -> PlantedCrowd:
+    """Simulate a crowd with spammers, adversaries and a group with a different view.
+
+    Every item has a class. On a share ``contested`` of the items, the group sees the next class instead.
+    Annotators give the class they see with their own accuracy, and another class otherwise; adversaries
+    shift every answer by one class. Spammers ignore the item: they answer uniformly, by the class
+    frequencies, with a constant class, or as copy-cats with the same answer to an item. ``skew`` is the
+    additional frequency of the first class.
+    """
+    settings = {name: value for name, value in locals().items() if name != "seed"}
+    rng = np.random.default_rng(seed)
+    N, P = n_annotators, n_classes
+    annotator = np.concatenate([rng.permutation(N) for _ in range(labels_each)])
+    item = np.arange(annotator.size) // labels_per_item
+    M = int(item[-1]) + 1
+    sizes = [round(share * N) for share in (spammers, group, adversaries)]
+    kind = rng.permutation(np.repeat([SPAM, GROUP, ADVERSARY, TYPICAL], [*sizes, N - sum(sizes)]))
+    shares = (1 - skew) / P + skew * (np.arange(P) == 0)
+    truth = rng.choice(P, size=M, p=shares)
+    other = (truth + 1) % P
+    seen = np.where((rng.random(M) < contested)[item] & (kind == GROUP)[annotator], other[item], truth[item])
+    right = np.clip(rng.normal(accuracy, spread, size=N), 0.55, 0.98)[annotator]
+    wrong = (seen + rng.integers(1, P, size=item.size)) % P
+    label = np.where(rng.random(item.size) < right, seen, wrong)
+    label = np.where((kind == ADVERSARY)[annotator], (label + 1) % P, label)
+    spam = rng.integers(P, size=item.size)
+    if strategy == "frequencies":
+        spam = rng.choice(P, size=item.size, p=shares)
+    elif strategy == "constant":
+        favourite = rng.choice(P, size=N, p=shares)[annotator]
+        spam = np.where(rng.random(item.size) < CONSTANT_SHARE, favourite, spam)
+    elif strategy == "copy-cats":
+        spam = rng.choice(P, size=M, p=shares)[item]
+    label = np.where((kind == SPAM)[annotator], spam, label)
+    annotations = Annotations.from_arrays(item, annotator, label, classes=list(range(P)))
+    return PlantedCrowd(annotations, kind, settings)
 
 
-def precision(found: Found) -> tuple[float, int]:
-    """Of those called spam, the share that spams; and how many were called so."""
-    called = np.concatenate([one.verdict == SPAM for _, one in found])
-    true = np.concatenate([crowd.kind == SPAM for crowd, _ in found])
-    return float(true[called].mean()), int(called.sum())
+def random_crowd(seed: int) -> PlantedCrowd:
+    """Simulate a crowd with random settings; the labels per annotator cycle through ``LABELS_EACH``."""
+    rng = np.random.default_rng([7, seed])
+    return planted_crowd(
+        seed,
+        labels_each=LABELS_EACH[seed % len(LABELS_EACH)],
+        labels_per_item=int(rng.choice([3, 5, 8])),
+        n_classes=int(rng.choice([2, 3, 4, 6])),
+        skew=float(rng.choice([0.0, 0.5])),
+        spammers=float(rng.choice([0.0, 0.0, 0.05, 0.1, 0.3])),
+        strategy=str(rng.choice(STRATEGIES)),
+        adversaries=float(rng.choice([0.0, 0.05])),
+        group=float(rng.choice([0.0, 0.05, 0.15, 0.3, 0.5])),
+        accuracy=float(rng.choice([0.7, 0.8, 0.9])),
+    )
 
 
-def recall(found: Found, name: str, values: Sequence[Any]) -> str:
-    """Share of the spammers that is called so, and of the others, by a setting of the crowds."""
-    lines = []
-    for value in values:
-        some = [(crowd, one) for crowd, one in found if crowd.settings[name] == value]
-        spam = np.concatenate([crowd.kind == SPAM for crowd, _ in some])
-        called = np.concatenate([one.verdict == SPAM for _, one in some])
-        few = np.concatenate([one.verdict == "too few labels" for _, one in some])
-        cells = [_share(called[spam]), _share(few[spam]), _share(called[~spam]), _share(few[~spam])]
-        lines.append(line(value, int(spam.sum()), *cells))
-    head = (name.replace("_", " "), "spammers", "called spam", "too few labels")
-    return table((*head, "others called spam", "too few labels"), lines)
+# ---- measuring ----------------------------------------------------------------------------------------
 
 
-def _share(flags: NDArray[np.bool_]) -> str:
-    return f"{flags.mean():.0%}" if flags.size else "–"
+def short_verdicts(labels: Annotations) -> AnnotatorVerdicts:
+    """Return the verdicts of a short fit."""
+    return annotator_verdicts(labels, ds.HPGM(**SHORT_FIT).fit(labels))
 
 
-def by_kind(found: Found) -> str:
-    """Verdicts on each kind of annotator, who has fifty labels or more."""
-    some = [(crowd, one) for crowd, one in found if crowd.settings["labels_each"] >= 50]
-    kind = np.concatenate([crowd.kind for crowd, _ in some])
-    verdict = np.concatenate([one.verdict for _, one in some])
-    lines = [
-        line(name, *(int(((kind == name) & (verdict == said)).sum()) for said in VERDICTS))
-        for name in np.unique(kind)
-    ]
-    return table(("planted as", *VERDICTS), lines)
+def planted_verdicts(seed: int) -> Values:
+    """Measure the verdicts on a random planted crowd."""
+    crowd = random_crowd(seed)
+    verdicts = short_verdicts(crowd.annotations)
+    return {
+        "kind": crowd.kind.tolist(),
+        "verdict": verdicts.verdict.tolist(),
+        "probability": verdicts.spam_probability.tolist(),
+        **{name: crowd.settings[name] for name in ("labels_each", "strategy")},
+    }
 
 
-# ---- clean crowds and controls ------------------------------------------------------------------------
+def clean_verdicts(seed: int) -> Values:
+    """Count the annotators called spam in a simulated crowd without spammers."""
+    verdict = short_verdicts(ds.simulate(seed=seed).annotations).verdict
+    return {"annotators": len(verdict), "spam": int((verdict == SPAM).sum())}
 
 
-def clean(n: int) -> tuple[int, int, int]:
-    """Annotators of simulated crowds without spammers: all, called spam, and in the first five crowds."""
-    called = [(one.verdict == SPAM) for one in (judged(ds.simulate(seed=s).annotations) for s in range(n))]
-    return sum(map(len, called)), int(sum(one.sum() for one in called)), int(sum(c.sum() for c in called[:5]))
-
-
-def shuffled(labels: Annotations, rng: np.random.Generator) -> Annotations:
-    """Every annotator's labels dealt to their items anew."""
+def shuffled_labels(labels: Annotations, rng: np.random.Generator) -> Annotations:
+    """Shuffle the labels of every annotator among the items of that annotator."""
     order = np.lexsort((rng.random(labels.n_labels), labels.annotator))
     by_annotator = np.argsort(labels.annotator, kind="stable")
     label = labels.label.copy()
@@ -120,161 +157,212 @@ def shuffled(labels: Annotations, rng: np.random.Generator) -> Annotations:
     return Annotations.from_arrays(labels.item, labels.annotator, label, classes=range(labels.n_classes))
 
 
-def renamed(labels: Annotations, rng: np.random.Generator) -> Annotations:
-    """Ids of annotators dealt to the labels anew."""
-    return Annotations.from_arrays(
-        labels.item, rng.permutation(labels.annotator), labels.label, classes=range(labels.n_classes)
-    )
+def shuffled_annotators(labels: Annotations, rng: np.random.Generator) -> Annotations:
+    """Shuffle the annotators among all labels."""
+    annotator = rng.permutation(labels.annotator)
+    return Annotations.from_arrays(labels.item, annotator, labels.label, classes=range(labels.n_classes))
 
 
-def controls(n: int) -> str:
-    """Verdicts where labels have nothing to do with items, and where ids have nothing to do with people."""
-    lines = []
-    for what, change in (("labels shuffled within annotators", shuffled), ("ids shuffled", renamed)):
-        counts = dict.fromkeys(VERDICTS, 0)
-        for seed in range(n):
-            crowd = planted(100 + seed, labels_each=50, spammers=0.1, group=0.15)
-            for verdict, n in judged(change(crowd.annotations, np.random.default_rng(seed))).counts().items():
-                counts[verdict] += n
-        lines.append(line(what, *counts.values()))
-    return table(("control", *VERDICTS), lines)
+Shuffle = Callable[[Annotations, np.random.Generator], Annotations]
+CONTROLS: dict[str, Shuffle] = {
+    "labels shuffled within annotators": shuffled_labels,
+    "annotators shuffled": shuffled_annotators,
+}
 
 
-# ---- real crowds --------------------------------------------------------------------------------------
+def control_verdicts(control: str, n_crowds: int) -> Values:
+    """Count the verdicts on planted crowds whose labels or annotators were shuffled."""
+    counts = dict.fromkeys(VERDICTS, 0)
+    for seed in range(n_crowds):
+        crowd = planted_crowd(100 + seed, labels_each=50, spammers=0.1, group=0.15)
+        shuffled = CONTROLS[control](crowd.annotations, np.random.default_rng(seed))
+        for verdict, n in short_verdicts(shuffled).counts().items():
+            counts[verdict] += n
+    return counts
 
 
-def gold_rows(data: Path) -> Iterator[tuple[str, AnnotatorVerdicts, Array]]:
-    """Each set with gold labels: verdicts, and everybody's accuracy (NaN of too few labels)."""
-    for name in GOLD_SETS:
-        place = data / name
-        file = next(place.glob("annotations.csv*"))
-        labels = ds.read_annotations(file, gold=place / "gold.csv")
-        assert labels.gold is not None
-        gold = labels.gold[labels.item]
-        asked = gold >= 0
-        n = np.bincount(labels.annotator[asked], minlength=labels.n_annotators)
-        right = np.bincount(labels.annotator[asked], (labels.label == gold)[asked], labels.n_annotators)
-        accuracy = np.where(n >= FEWEST_GOLD, right / np.maximum(n, 1), np.nan)
-        # gold must not help: verdicts come from the labels alone
-        found = judged(Annotations.from_arrays(labels.item, labels.annotator, labels.label))
-        yield name, found, accuracy
+def gold_verdicts(folder: Path) -> Values:
+    """Return the verdicts on a real crowd and every annotator's accuracy on gold labels.
 
-
-def gold_table(data: Path) -> tuple[str, float, int]:
-    """The table, the ratio of mean accuracies over all sets, and how many were called spam."""
-    lines, spam, typical = [], [], []
-    for name, found, accuracy in gold_rows(data):
-        sides = [accuracy[(found.verdict == said) & np.isfinite(accuracy)] for said in (SPAM, "typical")]
-        lines.append(line(name, len(found), *(f"{len(x)}" for x in sides), *map(_mean, sides)))
-        spam.append(sides[0])
-        typical.append(sides[1])
-    ratio = float(np.concatenate(spam).mean() / np.concatenate(typical).mean())
-    head = ("set", "annotators", "called spam", "typical", "accuracy of spam", "of the typical")
-    return table(head, lines), ratio, len(np.concatenate(spam))
-
-
-def _mean(values: Array) -> str:
-    return f"{values.mean():.2f}" if len(values) else "–"
+    The accuracy is None for annotators with too few labels on gold items.
+    """
+    labels = read_dataset(folder)
+    assert labels.gold is not None
+    gold = labels.gold[labels.item]
+    judged = gold >= 0
+    n = np.bincount(labels.annotator[judged], minlength=labels.n_annotators)
+    right = np.bincount(labels.annotator[judged], (labels.label == gold)[judged], labels.n_annotators)
+    # built again without gold: verdicts must come from the labels alone
+    verdicts = short_verdicts(Annotations.from_arrays(labels.item, labels.annotator, labels.label))
+    accuracy = [r / size if size >= MIN_GOLD_LABELS else None for r, size in zip(right, n, strict=True)]
+    return {"verdict": verdicts.verdict.tolist(), "accuracy": accuracy}
 
 
 # ---- the page -----------------------------------------------------------------------------------------
 
+PAGE = """# Calibration of verdicts on annotators
 
-PAGE = """# Verdicts on annotators: are they calibrated?
+Written by `python -m experiments.verdicts --crowds {n}` (dissensus {version}). The verdicts are explained in
+[annotators](../annotators.md). Fits are short here: {chains} chains of {sweeps} sweeps.
 
-Written by `{command}` (dissensus {version}); every figure is computed by that command. What the
-verdicts are and what to do with them: [annotators](../annotators.md). Fits here are short: {chains} chains of
-{sweeps} sweeps.
+## Planted crowds
 
-## Planted crowds of many kinds
-
-{n_planted} crowds of 60 annotators whose settings are drawn at random: with and without spammers (up to
-30 %); balanced and skewed classes (2 to 6); spammers that answer uniformly, by the class shares, with one
-class or as copy-cats; adversaries; groups of 5 to 50 %; 5 to 200 labels each, 3 to 8 labels per item;
-accuracies around 0.7, 0.8 or 0.9.
+{n} crowds of 60 annotators with random settings: up to 30 % spammers; 2 to 6 classes, balanced or skewed;
+spammers that answer uniformly, by the class frequencies, with a constant class or as copy-cats; adversaries;
+groups of 5 to 50 % with a different view; 5 to 200 labels per annotator and 3 to 8 labels per item; mean
+accuracies of 0.7, 0.8 or 0.9.
 
 {calibration}
 
-Of the {n_called} annotators called spam (probability 0.9 or more) {precision:.1%} are spammers; at least 85 %
-asked: {held}.
+Of the {n_called} annotators called spam (probability at least 0.9), {precision:.1%} are spammers
+(at least 85 % required: {precise}).
 
 {by_labels}
 
 {by_strategy}
 
-Verdicts on annotators with fifty labels or more:
+Verdicts on annotators with at least fifty labels:
 
 {by_kind}
 
 ## Crowds without spammers
 
-{n_clean} crowds of `ds.simulate(seed=0…{last})`, all defaults: {n_wrong} of {n_all} annotators called spam
-({wrong:.2%}; at most 1 % asked: {clean_held}); in the first five crowds {n_first}.
+{n} crowds of `ds.simulate(seed=0…{last})` with default settings: {n_wrong} of {n_all} annotators are called
+spam ({wrong:.2%}; at most 1 % required: {clean}).
 
 ## Controls
 
 {controls}
 """
-REAL = """
+REAL_CROWDS = """
 ## Real crowds with gold labels
 
-Verdicts from the labels alone; accuracy on gold labels of annotators with {fewest} such labels or more.
+The verdicts use the labels alone. The accuracy on gold labels is that of annotators with at least {min_gold}
+labels on gold items.
 
 {gold}
 
-Over all sets the {n_spam} called spam are right {ratio:.2f} times as often as the typical (at most 0.6 asked:
-{gold_held}).
+Over all datasets, the accuracy of the {n_spam} annotators called spam is {ratio:.2f} times that of typical
+annotators (at most 0.6 required: {gold_met}).
 
-hs_brexit: {brexit}.
+hs_brexit: {brexit}
 """
 
 
-def page(data: Path, n: int) -> str:
-    """The whole page; ``data`` may be missing."""
-    found = [(crowd, judged(crowd.annotations)) for crowd in many_kinds(n)]
-    right, n_called = precision(found)
-    n_all, n_wrong, n_first = clean(n)
+def joined(crowds: Sequence[Values], name: str) -> NDArray[Any]:
+    """Concatenate one column over crowds."""
+    return np.concatenate([np.asarray(crowd[name]) for crowd in crowds])
+
+
+def calibration_table(crowds: Sequence[Values]) -> str:
+    """Tabulate the stated probability of spam and the observed share of spammers."""
+    probability, is_spam = joined(crowds, "probability"), joined(crowds, "kind") == SPAM
+    lines = []
+    for low, high in itertools.pairwise(PROBABILITY_BINS):
+        inside = (probability >= low) & ((probability < high) | (high == 1.0))
+        if inside.any():
+            shares = f"{probability[inside].mean():.3f}", f"{is_spam[inside].mean():.3f}"
+            lines.append(line(f"{low:g} to {high:g}", int(inside.sum()), *shares))
+    return table(("probability of spam", "annotators", "mean probability", "share of spammers"), lines)
+
+
+def recall_table(crowds: Sequence[Values], setting: str, values: Sequence[Any]) -> str:
+    """Tabulate how often spammers and other annotators are called spam, by a setting of the crowd."""
+
+    def share(mask: NDArray[np.bool_]) -> str:
+        return f"{mask.mean():.0%}" if mask.size else "–"
+
+    lines = []
+    for value in values:
+        subset = [crowd for crowd in crowds if crowd[setting] == value]
+        is_spam, verdict = joined(subset, "kind") == SPAM, joined(subset, "verdict")
+        cells = [
+            share(verdict[side] == name) for side in (is_spam, ~is_spam) for name in (SPAM, "too few labels")
+        ]
+        lines.append(line(value, int(is_spam.sum()), *cells))
+    head = (setting.replace("_", " "), "spammers", "called spam", "too few labels")
+    return table((*head, "others called spam", "too few labels"), lines)
+
+
+def kind_table(crowds: Sequence[Values]) -> str:
+    """Tabulate verdicts by planted kind, for annotators with at least fifty labels."""
+    subset = [crowd for crowd in crowds if crowd["labels_each"] >= 50]
+    kind, verdict = joined(subset, "kind"), joined(subset, "verdict")
+    lines = [
+        line(name, *(int(((kind == name) & (verdict == column)).sum()) for column in VERDICTS))
+        for name in np.unique(kind)
+    ]
+    return table(("planted as", *VERDICTS), lines)
+
+
+def real_crowds(data: Path, measurements: Measurements) -> str:
+    """Return the part of the page on real crowds."""
+    lines, spam, typical = [], list[float](), list[float]()
+    for name in GOLD_DATASETS:
+        values = measurements.get(f"gold {name}", gold_verdicts, data / name)
+        pairs = list(zip(values["verdict"], values["accuracy"], strict=True))
+        sides = [
+            [accuracy for verdict, accuracy in pairs if verdict == side and accuracy is not None]
+            for side in (SPAM, TYPICAL)
+        ]
+        means = [f"{np.mean(side):.2f}" if side else "–" for side in sides]
+        lines.append(line(name, len(pairs), *map(len, sides), *means))
+        spam += sides[0]
+        typical += sides[1]
+    ratio = float(np.mean(spam) / np.mean(typical))
+    head = ("dataset", "annotators", "called spam", "typical", "accuracy of spam", "accuracy of typical")
+    brexit = short_verdicts(read_dataset(data / "hs_brexit"))
+    return REAL_CROWDS.format(
+        min_gold=MIN_GOLD_LABELS,
+        gold=table(head, lines),
+        n_spam=len(spam),
+        ratio=ratio,
+        gold_met=yes(ratio <= 0.6),
+        brexit=f"{brexit.in_words()}; {brexit!r}.",
+    )
+
+
+def page(data: Path, n: int, measurements: Measurements) -> str:
+    """Return the page; without data, the part on real crowds is left out."""
+    crowds = [measurements.get(f"planted {seed}", planted_verdicts, seed) for seed in range(n)]
+    clean = [measurements.get(f"clean {seed}", clean_verdicts, seed) for seed in range(n)]
+    controls = {
+        name: measurements.get(f"control {name} {n}", control_verdicts, name, max(1, n // 16))
+        for name in CONTROLS
+    }
+    called, is_spam = joined(crowds, "verdict") == SPAM, joined(crowds, "kind") == SPAM
+    n_all, n_wrong = (sum(crowd[name] for crowd in clean) for name in ("annotators", "spam"))
     text = PAGE.format(
-        command=f"{COMMAND} --crowds {n}",
-        version=__version__,
-        chains=FIT["n_chains"],
-        sweeps=FIT["n_sweeps"],
-        n_planted=n,
-        calibration=calibration(found),
-        n_called=n_called,
-        precision=right,
-        held=yes(right >= 0.85),
-        by_labels=recall(found, "labels_each", LABELS_EACH),
-        by_strategy=recall(found, "strategy", STRATEGIES),
-        by_kind=by_kind(found),
-        n_clean=n,
+        n=n,
         last=n - 1,
-        n_wrong=n_wrong,
+        version=__version__,
+        chains=SHORT_FIT["n_chains"],
+        sweeps=SHORT_FIT["n_sweeps"],
+        calibration=calibration_table(crowds),
+        n_called=int(called.sum()),
+        precision=is_spam[called].mean(),
+        precise=yes(is_spam[called].mean() >= 0.85),
+        by_labels=recall_table(crowds, "labels_each", LABELS_EACH),
+        by_strategy=recall_table(crowds, "strategy", STRATEGIES),
+        by_kind=kind_table(crowds),
         n_all=n_all,
-        n_first=n_first,
+        n_wrong=n_wrong,
         wrong=n_wrong / n_all,
-        clean_held=yes(n_wrong <= 0.01 * n_all),
-        controls=controls(max(1, n // 16)),
+        clean=yes(n_wrong <= 0.01 * n_all),
+        controls=table(
+            ("control", *VERDICTS),
+            [line(name, *(counts[v] for v in VERDICTS)) for name, counts in controls.items()],
+        ),
     )
-    return text + (real(data) if (data / GOLD_SETS[0]).is_dir() else "")
-
-
-def real(data: Path) -> str:
-    """The part about real crowds."""
-    gold, ratio, n_spam = gold_table(data)
-    brexit = judged(ds.read_annotations(data / "hs_brexit" / "annotations.csv"))
-    said = f"{brexit.in_words()}; {brexit!r}"
-    return REAL.format(
-        fewest=FEWEST_GOLD, gold=gold, ratio=ratio, n_spam=n_spam, gold_held=yes(ratio <= 0.6), brexit=said
-    )
+    return text + (real_crowds(data, measurements) if (data / GOLD_DATASETS[0]).is_dir() else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page, whole or not at all."""
-    parser = command_line(COMMAND, "verdicts on annotators", "docs/results/verdicts.md")
-    parser.add_argument("--crowds", type=int, default=N_CROWDS, help="planted crowds, and clean ones")
+    """Measure, and write the page."""
+    parser = page_parser("experiments.verdicts", "Calibration of verdicts on annotators")
+    parser.add_argument("--crowds", type=int, default=N_CROWDS, help="crowds, planted and without spammers")
     options = parser.parse_args(arguments)
-    write_files(options.output, page(options.data, options.crowds))
+    write_page(options.output, page(options.data, options.crowds, Measurements(options.finished)))
 
 
 if __name__ == "__main__":

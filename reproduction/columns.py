@@ -1,4 +1,4 @@
-"""The models: guides that cluster labels, the columns of Table 3, and where these depart from the paper."""
+"""The models: guides that cluster labels, the columns of Table 3, and their departures from the paper."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Guide:
     title: str
     model: type[Model]
     fixed: Mapping[str, Any]
-    item_side: bool = True  # has item clusters to choose
-    annotator_side: bool = True  # has annotator clusters to choose
-    weight: float = 0.3  # processor seconds of a trial in its search, roughly
+    item_side: bool = True  # whether the number of item clusters is searched
+    annotator_side: bool = True  # whether the number of annotator clusters is searched
+    weight: float = 0.3  # expected processor seconds of a trial
 
     def build(self, settings: Mapping[str, Any]) -> Model:
-        """An unfitted model."""
+        """Return an unfitted model."""
         return self.model(**self.fixed, **settings)
 
 
@@ -39,15 +39,15 @@ GUIDES = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of Table 3: what is trained, how often, and on which search it builds."""
+    """A column of Table 3: its measure, its number of repeats, and the search it depends on."""
 
     title: str
     kind: str  # the measure
-    repeats: str = "repeats"  # the scale's number of repeats, or "one": no chance in it, or too dear
-    search: str | None = None  # the search whose choice it takes
-    weight: float = 10.0  # processor seconds of one run, roughly
-    of: str | None = None  # the column whose cells hold this one too …
-    kept_as: str = ""  # … and under which name
+    repeats: str = "repeats"  # field of ``Scale``, or "one" for columns that are deterministic or slow
+    search: str | None = None  # the search whose choice it uses
+    weight: float = 10.0  # expected processor seconds of one run
+    source: str | None = None  # column whose cells contain this one as well
+    variant: str = ""  # name of this one in the cells of ``source``
 
 
 PAPER_COLUMNS = {
@@ -62,20 +62,20 @@ PAPER_COLUMNS = {
 }
 
 INSIDE = "inside"  # the other projection: annotator sum inside, S chosen on dev
-PLAIN = "without_dropout"  # the same network, all of it asked
+PLAIN = "without_dropout"  # the same network, evaluated without dropout
 
 FURTHER_COLUMNS = {
     **{
         f"{key}_{INSIDE}": Column(
-            f"{PAPER_COLUMNS[key].title}, sum inside, S chosen on dev", "guided", of=key, kept_as=INSIDE
+            f"{PAPER_COLUMNS[key].title}, sum inside, S chosen on dev", "guided", source=key, variant=INSIDE
         )
         for key in ("fmm", "annealing", "bp")
     },
     **{
-        f"{key}_plain": Column(f"{PAPER_COLUMNS[key].title}, dropout off", "ldlnm", of=key, kept_as=PLAIN)
+        f"{key}_plain": Column(f"{PAPER_COLUMNS[key].title}, dropout off", "ldlnm", source=key, variant=PLAIN)
         for key in ("ldlnm", "ldlnm_alone")
     },
-    # On LDL-NM's own features, and without snapping: what it is fairly compared with.
+    # On the features of LDL-NM and without snapping: the fair comparison.
     **{
         f"{key}_soft": Column(
             f"{guide.title}, soft, on embeddings", "guided_soft", search=key, repeats="own_repeats", weight=4
@@ -92,22 +92,24 @@ FURTHER_COLUMNS = {
 }
 
 COLUMNS = PAPER_COLUMNS | FURTHER_COLUMNS
-MEASURED_COLUMNS = {key: column for key, column in COLUMNS.items() if column.of is None}
+MEASURED_COLUMNS = {key: column for key, column in COLUMNS.items() if column.source is None}
 
 
 @dataclass(frozen=True)
 class Departure:
-    """Something that the paper does otherwise than a column of ours does."""
+    """A setting in which one of our columns departs from the paper."""
 
     title: str  # what the paper does
-    settings: Mapping[str, Any]  # that do so
+    settings: Mapping[str, Any]  # settings as in the paper
 
 
 _RANDOM = Departure("random start", {"start": "random"})
 SIZES, GLOVE, ENCODER, EVERYTHING = "sizes", "glove", "encoder", "everything"
+# Titles of departures that depend on the dataset or on files.
+OPTIONAL_DEPARTURES = {SIZES: "its K × L", GLOVE: "GloVe word vectors", ENCODER: "its encoder"}
 
-# Column -> its departures that are settings of its model; the paper's K × L, GloVe's vectors and the paper's
-# encoder are added where they are known.
+# Departures of each column that are settings of its model. The paper's K × L, GloVe vectors and the paper's
+# encoder are added where they are available.
 DEPARTURES: dict[str, dict[str, Departure]] = {
     "pd": {},
     "fmm": {"start": _RANDOM},
@@ -126,19 +128,21 @@ DEPARTURES: dict[str, dict[str, Departure]] = {
 
 
 def with_all(departures: Mapping[str, Departure]) -> dict[str, Departure]:
-    """Each departure by itself, and all of them together; a single one is all there is."""
-    settings = {setting: value for one in departures.values() for setting, value in one.settings.items()}
+    """Return each departure alone and all of them together; a single one counts as all."""
+    settings = {
+        name: value for departure in departures.values() for name, value in departure.settings.items()
+    }
     if len(departures) == 1:
         return {EVERYTHING: next(iter(departures.values()))}
-    return {**departures, EVERYTHING: Departure("all of it", settings)} if departures else {}
+    return {**departures, EVERYTHING: Departure("all of these", settings)} if departures else {}
 
 
-# LDL-NM's layers, searched like numbers of clusters.
-NETWORK_SEARCHES = {"ldlnm": True, "ldlnm_alone": False}  # -> whether annotators are modelled
+# Searches over LDL-NM's layer sizes, and whether annotators are modelled.
+NETWORK_SEARCHES = {"ldlnm": True, "ldlnm_alone": False}
 
 
 def learner_of(name: str, settings: Mapping[str, Any], seed: int) -> Any:
-    """An unfitted learner of a column, on one thread and without progress bars."""
+    """Return the unfitted learner of a column, on one thread and without progress bars."""
     if name == "softmax":
         from dissensus.text.learners.softmax import SoftmaxRegression
 
@@ -152,8 +156,8 @@ def learner_of(name: str, settings: Mapping[str, Any], seed: int) -> Any:
     return TextCNN(n_threads=1, seed=seed, **settings)
 
 
-def shipped(seed: int) -> Any:
-    """GuidedClassifier with the guide and the learner that this library recommends."""
+def default_guided(seed: int) -> Any:
+    """Return GuidedClassifier with the guide and the learner that this library recommends."""
     from dissensus.models.dirichlet_regression import DirichletRegression
     from dissensus.text.guided.classifier import GuidedClassifier
 

@@ -1,9 +1,9 @@
-"""Where the data are, and how they are split.
+"""Finding, reading and splitting the data.
 
-A data folder holds one folder a dataset (``annotations.csv`` and, where there are any, ``items.csv`` with the
-texts and ``gold.csv``), or the authors' own JSON files (``jobQ1_BOTH_train.json``, ``…_dev.json``,
-``…_test.json``, anywhere below). A dataset without a split of its own is split by item with a seed, half to
-train, a quarter to dev and to test, as the paper's are.
+A data folder contains one folder per dataset (``annotations.csv`` and optionally ``items.csv`` with texts and
+``gold.csv``) or, anywhere below, the authors' JSON files (``jobQ1_BOTH_train.json``, ``…_dev.json``,
+``…_test.json``). A dataset without splits is split by item with a fixed seed: half train, a quarter dev, a
+quarter test, as in the paper.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from dissensus.errors import DataError, did_you_mean
 from dissensus.importers.read import read_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array, row_shares
+from experiments.runner import read_dataset
 
 PARTS = ("train", "dev", "test")
-SHARES = {"train": 0.5, "dev": 0.25, "test": 0.25}
+PART_SHARES = {"train": 0.5, "dev": 0.25, "test": 0.25}
 SPLIT_SEED = 0
-LABELS_TO_RECOVER = 14  # of an item: eight that may be shown, six that are kept back
+LABELS_TO_RECOVER = 14  # labels per item: eight that may be shown and six reserved
 ITEMS_TO_RECOVER = 50
 
 _JSON_PART = re.compile(r"(?P<stem>.+)_(?P<part>train|dev|test)")
-_JOB = re.compile(r"jobs?_?q(\d)", re.IGNORECASE)
+_JOB_NUMBER = re.compile(r"jobs?_?q(\d)", re.IGNORECASE)
 
-DatasetFiles = Path | dict[str, Path]  # a dataset's folder or file, or a file for each part
+DatasetFiles = Path | dict[str, Path]  # a folder or file, or one file per part
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,95 +43,90 @@ class Dataset:
     name: str
     annotations: Annotations
     parts: dict[str, Annotations]
-    seeded: bool  # whether the split is ours
-    fingerprint: str  # of the labels and of their split
-    features_fingerprint: str = ""  # of the same with the sentence embeddings; empty where there are none
+    seeded: bool  # whether the split was drawn by us
+    fingerprint: str  # of the labels and their split
+    features_fingerprint: str = ""  # the same with sentence embeddings; empty without them
     as_printed: Dataset | None = None  # the same items with the embeddings of the paper's encoder
 
     @property
     def has_text(self) -> bool:
-        """Whether a learner can be trained on it."""
-        return "text" in _columns(self.annotations)
+        """True if a learner can be trained on the items."""
+        return "text" in _item_columns(self.annotations)
 
     @property
     def has_gold(self) -> bool:
-        """Whether reference labels are known."""
+        """True if there are gold labels."""
         return self.annotations.gold is not None and bool((self.annotations.gold >= 0).any())
 
     @property
     def has_many_labels(self) -> bool:
-        """Whether enough items have enough labels to keep some back."""
+        """True if enough items have enough labels to reserve some."""
         from dissensus.labels.rows import pairs_per_item
 
         enough = pairs_per_item(self.annotations) >= LABELS_TO_RECOVER
         return int(enough.sum()) >= ITEMS_TO_RECOVER
 
     def texts(self, part: str) -> list[str]:
-        """The text of each item of a part."""
+        """Return the texts of a part's items."""
         return [str(text) for text in self.parts[part].item_column("text")]
 
     def features(self, part: str) -> Any:
-        """(items, features): the sentence embeddings of a part's items."""
+        """Return the sentence embeddings of a part's items, (items, features)."""
         from dissensus.labels.features import features_of
 
         return features_of(self.parts[part])
 
     @cached_property
     def gold(self) -> dict[str, Array]:
-        """Part → (items, classes): the shares of the labels that its items got."""
-        return {name: shares(part) for name, part in self.parts.items()}
-
-
-def shares(part: Annotations) -> Array:
-    """(items, classes): the empirical distributions."""
-    return row_shares(part.counts)
+        """Empirical label distributions of each part, (items, classes)."""
+        return {name: row_shares(part.counts) for name, part in self.parts.items()}
 
 
 # ---- finding ------------------------------------------------------------------------------------------
 
 
-def find_sets(folder: Path) -> dict[str, DatasetFiles]:
-    """Every dataset below a data folder, by name."""
+def find_datasets(folder: Path) -> dict[str, DatasetFiles]:
+    """Return the files of every dataset in a data folder, by name."""
     if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such data folder; give one with --data")
+        raise DataError(f"{folder}: no such data folder; give one with --data")
     tables: dict[str, DatasetFiles] = {
-        place.name: place
-        for place in sorted([folder, *folder.iterdir()])
-        if any((place / f"annotations.csv{ending}").is_file() for ending in ("", ".gz"))
+        path.name: path
+        for path in sorted([folder, *folder.iterdir()])
+        if any((path / f"annotations.csv{suffix}").is_file() for suffix in ("", ".gz"))
     }
-    found = tables or _json_sets(folder)
-    if not found:
+    datasets = tables or _json_datasets(folder)
+    if not datasets:
         raise DataError(
-            f"{folder}: holds neither folders with annotations.csv nor the authors' JSON files; "
-            "give another place with --data"
+            f"{folder}: contains neither folders with annotations.csv nor the authors' JSON files; "
+            "give another folder with --data"
         )
-    return found
+    return datasets
 
 
-def _json_sets(folder: Path) -> dict[str, DatasetFiles]:
-    """The authors' files: three a dataset, or one with all of its labels."""
+def _json_datasets(folder: Path) -> dict[str, DatasetFiles]:
+    """Return the authors' files: three per dataset, or one with all labels."""
     split: dict[str, dict[str, Path]] = defaultdict(dict)
-    whole: dict[str, DatasetFiles] = {}
+    single: dict[str, DatasetFiles] = {}
     for file in sorted(folder.rglob("*.json")):
-        named = _JSON_PART.fullmatch(file.stem)
-        if named:
-            split[_set_name(named["stem"])][named["part"]] = file
+        match = _JSON_PART.fullmatch(file.stem)
+        if match:
+            split[_dataset_name(match["stem"])][match["part"]] = file
         else:
-            # Sorted, jobQ1_BOTH comes before jobQ1_BOTH_annotations: the file of single labels wins.
-            whole[_set_name(file.stem.removesuffix("_annotations"))] = file
-    return whole | {name: files for name, files in split.items() if set(files) == set(PARTS)}
+            # Sorted, jobQ1_BOTH precedes jobQ1_BOTH_annotations: the file of single labels wins.
+            single[_dataset_name(file.stem.removesuffix("_annotations"))] = file
+    return single | {name: files for name, files in split.items() if set(files) == set(PARTS)}
 
 
-def _set_name(stem: str) -> str:
-    job = _JOB.search(stem)
-    return f"jq{job[1]}" if job else stem
+def _dataset_name(stem: str) -> str:
+    match = _JOB_NUMBER.search(stem)
+    return f"jq{match[1]}" if match else stem
 
 
-def check_sets(names: Sequence[str], known: dict[str, DatasetFiles], folder: Path) -> None:
-    """Refuse a dataset that is not there, with the nearest name that is."""
+def check_names(names: Sequence[str], datasets: dict[str, DatasetFiles], folder: Path) -> None:
+    """Reject a dataset that does not exist, and suggest the nearest name."""
     for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known).rstrip() or f"it has {', '.join(known)}"
+        if name not in datasets:
+            hint = did_you_mean(name, datasets).rstrip() or f"it has {', '.join(datasets)}"
             raise DataError(f"{folder}: has no dataset {name!r}; {hint}")
 
 
@@ -145,39 +141,35 @@ def load(
     embedded: bool = False,
     embedding: str | None = None,
 ) -> Dataset:
-    """A dataset with its parts, and with sentence embeddings where ``embedded`` and there is text.
+    """Read a dataset and its parts, with sentence embeddings if ``embedded`` and there are texts.
 
-    Of more than ``max_items`` items a seeded sample is taken; ``embedding`` is the sentence encoder.
+    A seeded sample of ``max_items`` items is taken from larger datasets; ``embedding`` is the encoder.
     """
     annotations = _read(files)
     if annotations.anonymous:
-        raise DataError(f"{files}: does not say who gave each label; the evaluation is about annotators")
+        raise DataError(f"{files}: has no annotators; the evaluation needs to know who gave each label")
     labelled = np.flatnonzero(annotations.counts.sum(axis=1) > 0)
     if max_items is not None and len(labelled) > max_items:
         drawn = np.random.default_rng(SPLIT_SEED).permutation(len(labelled))[:max_items]
         labelled = np.sort(labelled[drawn])
     annotations = annotations.take_items(labelled)
-    known_by = annotations.fingerprint()
-    if embedded and "text" in _columns(annotations):
+    fingerprint, features_fingerprint = annotations.fingerprint(), ""
+    if embedded and "text" in _item_columns(annotations):
         from dissensus.labels.features import embed_items
 
         annotations = embed_items(annotations, model=embedding)
-    with_features = annotations.fingerprint() if embedded and "text" in _columns(annotations) else ""
-    parts, seeded = _parts(annotations)
-    return Dataset(name, annotations, parts, seeded, known_by, with_features)
+        features_fingerprint = annotations.fingerprint()
+    parts = annotations.split_items() if "split" in _item_columns(annotations) else {}
+    seeded = not set(PARTS) <= set(parts)
+    if seeded:
+        parts = annotations.split_items(PART_SHARES, seed=SPLIT_SEED)
+    parts = {part: parts[part] for part in PARTS}
+    return Dataset(name, annotations, parts, seeded, fingerprint, features_fingerprint)
 
 
-def _columns(annotations: Annotations) -> list[str]:
-    """Of the table of items."""
+def _item_columns(annotations: Annotations) -> list[str]:
+    """Return the names of the columns of the item table."""
     return [] if annotations.item_table is None else list(annotations.item_table.column_names)
-
-
-def _parts(annotations: Annotations) -> tuple[dict[str, Annotations], bool]:
-    if "split" in _columns(annotations):
-        own = annotations.split_items()
-        if set(PARTS) <= set(own):
-            return {name: own[name] for name in PARTS}, False
-    return annotations.split_items(SHARES, seed=SPLIT_SEED), True
 
 
 def _read(files: DatasetFiles) -> Annotations:
@@ -186,31 +178,18 @@ def _read(files: DatasetFiles) -> Annotations:
     return read_dataset(files) if files.is_dir() else read_annotations(files)
 
 
-def read_dataset(folder: Path) -> Annotations:
-    """A dataset folder: its annotations, with items and gold where it has them."""
-    labels = _first(folder, "annotations") or folder / "annotations.csv"  # not there: said as of any file
-    return read_annotations(labels, items=_first(folder, "items"), gold=_first(folder, "gold"))
-
-
-def _first(folder: Path, stem: str) -> Path | None:
-    found = [folder / f"{stem}{ending}" for ending in (".csv", ".csv.gz")]
-    return next((path for path in found if path.exists()), None)
-
-
 def _joined(parts: dict[str, Annotations]) -> Annotations:
-    """One table of labels out of the authors' three, with a column that says which an item is from."""
+    """Join the authors' three files into one table, with the part as a column of the items."""
     import pyarrow as pa
 
     columns: dict[str, list[Any]] = defaultdict(list)
-    table: dict[str, list[Any]] = defaultdict(list)
+    items: dict[str, list[Any]] = defaultdict(list)
     for name, part in parts.items():
         columns["item"] += part.items[part.item].tolist()
         columns["annotator"] += part.annotators[part.annotator].tolist()
         columns["label"] += part.classes[part.label].tolist()
-        table["item"] += part.items.tolist()
-        table["split"] += [name] * part.n_items
-        if "text" in _columns(part):
-            table["text"] += part.item_column("text").tolist()
-    return Annotations.from_arrays(
-        columns["item"], columns["annotator"], columns["label"], items=pa.table(dict(table))
-    )
+        items["item"] += part.items.tolist()
+        items["split"] += [name] * part.n_items
+        if "text" in _item_columns(part):
+            items["text"] += part.item_column("text").tolist()
+    return Annotations.from_arrays(*columns.values(), items=pa.table(dict(items)))

@@ -1,4 +1,4 @@
-"""The figures, as small SVG files: a map of LDL-NM's items, and lines with error bars."""
+"""Figures as small SVG files: scatter plots, and curves with error bars."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.evaluate.bootstrap import Interval
-from reproduction.findings import best_models
 
 WIDTH = 640
-# Okabe and Ito's colours, which colour-blind readers tell apart; then the same, darker.
+# The palette of Okabe and Ito, which is safe for colour-blind readers; then darker versions.
 COLOURS = (
     *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
     *("#F0E442", "#000000", "#004C77", "#99690F", "#006B4F", "#8E3E00"),
@@ -28,7 +27,7 @@ def _colour(number: int) -> str:
 
 
 def _legend(names: Mapping[str, int], x: float, y: float) -> str:
-    """Names with the numbers of their colours, one below the other."""
+    """Draw names with their colours, one below the other."""
     parts = []
     for row, (name, number) in enumerate(names.items()):
         at = y + 20 * row
@@ -48,19 +47,19 @@ def _svg(title: str, height: int, content: str) -> str:
     )
 
 
-# ---- a map --------------------------------------------------------------------------------------------
+# ---- scatter ------------------------------------------------------------------------------------------
 
 MAP_HEIGHT, MAP_LEGEND = 440, 190
 
 
 def scatter(points: NDArray[Any], classes: NDArray[Any], names: Sequence[str], title: str) -> str:
-    """A dot an item, coloured by its most frequent label."""
+    """Draw a dot per item, coloured by its most frequent label."""
     low, high = points.min(axis=0), points.max(axis=0)
     room = np.array([WIDTH - MAP_LEGEND - 20, MAP_HEIGHT - 50])
-    places = (points - low) / np.maximum(high - low, 1e-9) * room + np.array([10, 40])
+    positions = (points - low) / np.maximum(high - low, 1e-9) * room + np.array([10, 40])
     dots = "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{_colour(c)}" fill-opacity="0.75"/>'
-        for (x, y), c in zip(places, classes, strict=True)
+        for (x, y), c in zip(positions, classes, strict=True)
     )
     present = {name[:24]: code for code, name in enumerate(names) if (classes == code).any()}
     return _svg(title, MAP_HEIGHT, dots + _legend(present, WIDTH - MAP_LEGEND + 10, 60))
@@ -69,15 +68,15 @@ def scatter(points: NDArray[Any], classes: NDArray[Any], names: Sequence[str], t
 # ---- lines with error bars ----------------------------------------------------------------------------
 
 CURVES_HEIGHT = 400
-LEFT, RIGHT, TOP, BOTTOM = 60, 450, 50, 345  # of the axes; the legend stands to their right
-CAP = 3  # half the width of an error bar's end
+LEFT, RIGHT, TOP, BOTTOM = 60, 450, 50, 345  # edges of the axes; the legend is to the right
+CAP = 3  # half the width of the ends of an error bar
 
-Points = Mapping[str, Interval]  # mark on the horizontal axis -> value and interval
+Points = Mapping[str, Interval]  # value and interval by mark on the horizontal axis
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Where marks and values stand in the picture."""
+    """Positions of marks and values in the picture."""
 
     marks: Sequence[str]
     low: float
@@ -85,23 +84,23 @@ class Axes:
 
     @classmethod
     def of(cls, series: Mapping[str, Points]) -> Axes:
-        """Room for every interval, and marks in the order in which they first come."""
-        intervals = [one for points in series.values() for one in points.values()]
-        low, high = min(one.low for one in intervals), max(one.high for one in intervals)
+        """Return axes that fit every interval, with marks in order of first appearance."""
+        intervals = [interval for points in series.values() for interval in points.values()]
+        low, high = min(i.low for i in intervals), max(i.high for i in intervals)
         room = 0.05 * (high - low) or 0.1
         marks = dict.fromkeys(mark for points in series.values() for mark in points)
         return cls(list(marks), low - room, high + room)
 
     def x(self, mark: str) -> float:
-        """Marks stand evenly, half a step away from either end."""
+        """Return the position of a mark; marks are evenly spaced, half a step from either end."""
         return LEFT + (self.marks.index(mark) + 0.5) / len(self.marks) * (RIGHT - LEFT)
 
     def y(self, value: float) -> float:
-        """From the bottom up."""
+        """Return the position of a value, measured from the top."""
         return BOTTOM - (value - self.low) / (self.high - self.low) * (BOTTOM - TOP)
 
     def ticks(self) -> list[float]:
-        """Round values, three to eight of them."""
+        """Return three to eight round values."""
         step = 10.0 ** math.floor(math.log10(self.high - self.low))
         step = next(s for s in (step / 5, step / 2, step) if (self.high - self.low) / s <= 7)
         first = math.ceil(self.low / step)
@@ -109,7 +108,7 @@ class Axes:
 
 
 def curves(series: Mapping[str, Points], title: str, x_name: str, y_name: str) -> str:
-    """The picture: one line per series, an error bar at every mark; series stand a little apart."""
+    """Draw one line per series with an error bar at every mark; series are slightly shifted."""
     axes = Axes.of(series)
     shifts = np.linspace(-6, 6, len(series)) if len(series) > 1 else np.zeros(1)
     drawn = [_frame(axes, x_name, y_name)]
@@ -120,13 +119,13 @@ def curves(series: Mapping[str, Points], title: str, x_name: str, y_name: str) -
 
 
 def _line(axes: Axes, points: Points, colour: str, shift: float) -> str:
-    places = [(axes.x(mark) + shift, one) for mark, one in points.items()]
-    path = " ".join(f"{x:.1f},{axes.y(one.value):.1f}" for x, one in places)
+    positions = [(axes.x(mark) + shift, interval) for mark, interval in points.items()]
+    path = " ".join(f"{x:.1f},{axes.y(interval.value):.1f}" for x, interval in positions)
     bars = "".join(
-        f'<path d="M{x - CAP:.1f} {axes.y(one.low):.1f}h{2 * CAP}m-{CAP} 0V{axes.y(one.high):.1f}'
+        f'<path d="M{x - CAP:.1f} {axes.y(i.low):.1f}h{2 * CAP}m-{CAP} 0V{axes.y(i.high):.1f}'
         f'm-{CAP} 0h{2 * CAP}" fill="none" stroke="{colour}"/>'
-        f'<circle cx="{x:.1f}" cy="{axes.y(one.value):.1f}" r="2.5" fill="{colour}"/>'
-        for x, one in places
+        f'<circle cx="{x:.1f}" cy="{axes.y(i.value):.1f}" r="2.5" fill="{colour}"/>'
+        for x, i in positions
     )
     return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>{bars}'
 
@@ -149,16 +148,26 @@ def _frame(axes: Axes, x_name: str, y_name: str) -> str:
     return "".join(parts)
 
 
-def recovery_curve(name: str, numbers: Mapping[str, Any]) -> str:
-    """KL to the labels kept back by how many were shown: counts, the best model of each kind, the floor."""
+def best_models(numbers: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the model with the lowest KL of every group and number of labels, chosen in hindsight."""
+    best: dict[tuple[int, str], dict[str, Any]] = {}
+    for row in numbers["models"]:
+        key = row["labels_shown"], row["name"]
+        if key not in best or row["kl"] < best[key]["kl"]:
+            best[key] = row
+    return [best[key] for key in sorted(best)]
+
+
+def recovery_curve(name: str, numbers: dict[str, Any]) -> str:
+    """Draw the KL to reserved labels by labels shown: counts, the best model of each kind, and the floor."""
     counts = {
         str(point["labels_shown"]): Interval(point["value"], point["low"], point["high"])
         for point in numbers["counts"]
     }
     series: dict[str, dict[str, Interval]] = {"smoothed counts": counts}
-    for found in best_models(numbers):
-        interval = Interval(found["kl"], found["low"], found["high"])
-        series.setdefault(found["name"], {})[str(found["labels_shown"])] = interval
+    for row in best_models(numbers):
+        interval = Interval(row["kl"], row["low"], row["high"])
+        series.setdefault(row["name"], {})[str(row["labels_shown"])] = interval
     series["sampling floor"] = dict.fromkeys(counts, Interval(*[numbers["floor"]] * 3))
     title = f"{name}: the population from few labels, with 95 % intervals"
-    return curves(series, title, "labels shown per item", "KL(labels kept back ‖ estimate), nats")
+    return curves(series, title, "labels shown per item", "KL(reserved labels ‖ estimate), nats")

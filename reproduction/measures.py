@@ -1,4 +1,4 @@
-"""How a cell is measured, by its kind. Each measure gives numbers for the file, and arrays beside it."""
+"""Measuring a cell, by its kind: each measure returns numbers for its file, and arrays stored beside it."""
 
 from __future__ import annotations
 
@@ -17,38 +17,36 @@ from dissensus.metrics import accuracy, accuracy_rows, entropy, kl, log_probabil
 from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
-from dissensus.numerics import Array
-from dissensus.text.guided.classifier import PRIOR_WORTHS, GuidedClassifier
-from dissensus.text.guided.guides import ItemClusters, Projection
-from reproduction.cells import Arrays, Cell, FinishedCells
-from reproduction.columns import ENCODER, GLOVE, GUIDES, INSIDE, PLAIN, learner_of, shipped
-from reproduction.datasets import Dataset, shares
+from dissensus.numerics import Array, row_shares
+from dissensus.text.guided.classifier import PRIOR_STRENGTHS, GuidedClassifier, ItemClusters, Projection
+from reproduction.cells import Arrays, Cell, FinishedCells, Numbers
+from reproduction.columns import ENCODER, GLOVE, GUIDES, INSIDE, PLAIN, default_guided, learner_of
+from reproduction.datasets import Dataset
 
-Numbers = dict[str, Any]
 Result = tuple[Numbers, Arrays]
 
-ASKED = ("dev", "test")  # the parts whose items are predicted
-SHOWN = 10  # settings of a search that its cell lists
-HIDDEN_SHARE = 0.2  # of the (item, annotator) pairs, where hidden labels are asked for
-# KL of the first minus KL of the second, in the recovery of the population
+PREDICTED_PARTS = ("dev", "test")
+MAX_LISTED = 10  # settings of a search that its cell lists
+HIDDEN_SHARE = 0.2  # share of the (item, annotator) pairs that are hidden
+# pairs compared by KL in the recovery of the population
 CONTRASTS = (("PGM bp", "FMM"), ("PGM vb", "FMM"), ("FMM", "counts"), ("PGM bp", "counts"))
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What every cell is measured from."""
+    """The inputs of every measure."""
 
     datasets: Mapping[str, Dataset]
     finished: FinishedCells
-    glove: str | None = None  # the file of word vectors of the CNN as printed
+    glove: str | None = None  # file of word vectors for the CNN as printed
 
     def learner(self, name: str, settings: Mapping[str, Any], seed: int) -> Any:
-        """A learner; a cell's settings know a file of word vectors by its content, not by its place."""
-        place = {GLOVE: self.glove} if GLOVE in settings else {}
-        return learner_of(name, {**settings, **place}, seed)
+        """Return a learner; settings identify a file of word vectors by its content, not by its path."""
+        path = {GLOVE: self.glove} if GLOVE in settings else {}
+        return learner_of(name, {**settings, **path}, seed)
 
     def search_directory(self, cell: Cell) -> Path:
-        """Where a search keeps its finished trials: a place for every choice of settings."""
+        """Return the folder of a search's finished trials; it depends on all settings."""
         digest = stream_seed(0, key_of(cell.identity))
         return self.finished.directory / "searches" / f"{cell.dataset}-{cell.name}-{digest:08x}"
 
@@ -57,9 +55,9 @@ Measure = Callable[[Inputs, Cell], Result]
 
 
 def scores(gold: Array, predicted: Array) -> dict[str, float]:
-    """KL(gold ‖ predicted) with 1e-5 on both sides, and accuracy in both definitions.
+    """Return KL(gold ‖ predicted) with 1e-5 added to both sides, and accuracy in both definitions.
 
-    Where gold classes tie, the first in class order counts, as in the authors' code.
+    Among tied gold classes the first in class order counts, as in the authors' code.
     """
     return {
         "kl": kl(gold, predicted),
@@ -69,30 +67,30 @@ def scores(gold: Array, predicted: Array) -> dict[str, float]:
 
 
 def _run(data: Dataset, seed: int, predictions: Mapping[str, Array]) -> Numbers:
-    """One run's scores on every part that was predicted."""
+    """Return the scores of one run on every predicted part."""
     return {"seed": seed} | {part: scores(data.gold[part], p) for part, p in predictions.items()}
 
 
 def _stacked(runs: Sequence[Mapping[str, Array]]) -> Arrays:
-    """Part → (runs, items, classes), in half the room."""
-    return {part: np.stack([run[part] for run in runs]).astype(np.float32) for part in ASKED}
+    """Return the predictions of each part, (runs, items, classes), in single precision."""
+    return {part: np.stack([run[part] for run in runs]).astype(np.float32) for part in PREDICTED_PARTS}
 
 
 # ---- Tables 1 and 2 -----------------------------------------------------------------------------------
 
 
 def describe(inputs: Inputs, cell: Cell) -> Result:
-    """A line of Table 1, and the constant that any prediction should beat."""
+    """Describe a dataset, and score the constant prediction."""
     data = inputs.datasets[cell.dataset]
-    known = data.annotations
+    annotations = data.annotations
     mean = np.tile(data.gold["train"].mean(axis=0), (data.parts["test"].n_items, 1))
     numbers = {
-        "items": known.n_items,
-        "annotators": known.n_annotators,
-        "labels": known.n_labels,
-        "labels_per_item": known.n_labels / known.n_items,
-        "classes": known.n_classes,
-        "entropy": entropy(shares(known)),
+        "items": annotations.n_items,
+        "annotators": annotations.n_annotators,
+        "labels": annotations.n_labels,
+        "labels_per_item": annotations.n_labels / annotations.n_items,
+        "classes": annotations.n_classes,
+        "entropy": entropy(row_shares(annotations.counts)),
         "train": data.parts["train"].n_items,
         "dev": data.parts["dev"].n_items,
         "test": data.parts["test"].n_items,
@@ -102,7 +100,7 @@ def describe(inputs: Inputs, cell: Cell) -> Result:
 
 
 def search(inputs: Inputs, cell: Cell) -> Result:
-    """Numbers of clusters by how well labels of dev items are foreseen, half of them folded in."""
+    """Search the numbers of clusters by predicting half of each dev item's labels from the other half."""
     data, settings = inputs.datasets[cell.dataset], cell.settings
     guide = GUIDES[settings["guide"]]
     selection = select(
@@ -118,7 +116,7 @@ def search(inputs: Inputs, cell: Cell) -> Result:
 
 
 def network_search(inputs: Inputs, cell: Cell) -> Result:
-    """Sizes of LDL-NM's layers by KL on dev."""
+    """Search the sizes of LDL-NM's layers by KL on dev."""
     from dissensus.text.ldlnm.model import LDLNM
     from reproduction.network_search import DevDistributions
 
@@ -150,13 +148,13 @@ def _selected(selection: Selection) -> Numbers:
         "score": selection.winner.score,
         "error": selection.winner.error,
         "tried": len(selection.cells),
-        "tied": [str(one) for one in selection.stability.tied],
-        "best": selection.rows()[:SHOWN],
+        "tied": [str(cell) for cell in selection.stability.tied],
+        "best": selection.rows()[:MAX_LISTED],
     }
 
 
 def clusters(inputs: Inputs, cell: Cell) -> Result:
-    """KL(empirical ‖ distribution of the most likely cluster) of the training items, seed by seed."""
+    """Measure how well clusters describe the labels of the training items, for each seed."""
     train = inputs.datasets[cell.dataset].parts["train"]
     guide, sizes = cell.settings["guide"], cell.settings["sizes"]
     values = [cluster_divergence(train, guide, sizes, seed) for seed in cell.settings["seeds"]]
@@ -164,27 +162,27 @@ def clusters(inputs: Inputs, cell: Cell) -> Result:
 
 
 def cluster_divergence(train: Annotations, guide: str, sizes: Mapping[str, int], seed: int) -> float:
-    """Mean KL(empirical ‖ distribution of the item's most likely cluster), 1e-5 added to both sides."""
+    """Return the mean KL(empirical ‖ distribution of the item's most likely cluster), 1e-5 on both sides."""
     model = _equal_annotators(GUIDES[guide].build({**sizes, "assignment": "hard", "seed": seed}))
-    return kl(shares(train), model.fit(train).label_distributions_)
+    return kl(row_shares(train.counts), model.fit(train).label_distributions_)
 
 
 def _equal_annotators(guide: Model) -> Model:
-    """Eq. infer weighs annotators equally; FMM knows none."""
-    known = "weight_by" in guide.get_params(deep=False)
-    return guide.set_params(weight_by="annotators") if known else guide
+    """Weight annotators equally, as in Eq. infer; FMM has no annotators."""
+    has_annotators = "weight_by" in guide.get_params(deep=False)
+    return guide.set_params(weight_by="annotators") if has_annotators else guide
 
 
 # ---- Table 3 ------------------------------------------------------------------------------------------
 
 
 def learner(inputs: Inputs, cell: Cell) -> Result:
-    """A learner on raw label distributions."""
+    """Train a learner on raw label distributions."""
     data, seed = inputs.datasets[cell.dataset], cell.settings["seed"]
     model = inputs.learner(cell.name, cell.settings["learner"], seed)
-    known = data.features if cell.name == "softmax" else data.texts  # of the items of a part
-    model.fit(known("train"), data.gold["train"], dev=(known("dev"), data.gold["dev"]))
-    predictions = {part: model.label_distributions(known(part)) for part in ASKED}
+    inputs_of = data.features if cell.name == "softmax" else data.texts
+    model.fit(inputs_of("train"), data.gold["train"], dev=(inputs_of("dev"), data.gold["dev"]))
+    predictions = {part: model.label_distributions(inputs_of(part)) for part in PREDICTED_PARTS}
     numbers: Numbers = {"runs": [_run(data, seed, predictions)]}
     if hasattr(model, "epoch_"):
         numbers["epoch"] = model.epoch_
@@ -192,7 +190,7 @@ def learner(inputs: Inputs, cell: Cell) -> Result:
 
 
 def guided(inputs: Inputs, cell: Cell) -> Result:
-    """The paper's workflow: labels snapped to clusters, a CNN taught, predictions snapped to clusters."""
+    """Run the paper's workflow: snap labels to clusters, train a CNN, snap its predictions to clusters."""
     data, settings = inputs.datasets[cell.dataset], cell.settings
     model = GuidedClassifier(
         _equal_annotators(GUIDES[settings["guide"]].build(settings["sizes"])),
@@ -200,13 +198,13 @@ def guided(inputs: Inputs, cell: Cell) -> Result:
         refine="hard",
         project="hard",
         annotator_sum="outside",
-        prior_worth=1.0,
+        prior_strength=1.0,
     )
     train, dev = (data.parts[name] for name in ("train", "dev"))
     model.fit(data.texts("train"), train, dev=(data.texts("dev"), dev))
-    raw = {part: model.learner_.label_distributions(data.texts(part)) for part in ASKED}
+    raw = {part: model.learner_.label_distributions(data.texts(part)) for part in PREDICTED_PARTS}
     inside, strength = _inside(ItemClusters.of(model.guide_, train.annotator_load), raw, data.gold["dev"])
-    predictions = {part: model.label_distributions(data.texts(part)) for part in ASKED}
+    predictions = {part: model.label_distributions(data.texts(part)) for part in PREDICTED_PARTS}
     numbers = {
         "runs": [_run(data, settings["seed"], predictions)],
         "unprojected": [_run(data, settings["seed"], raw)],
@@ -215,45 +213,45 @@ def guided(inputs: Inputs, cell: Cell) -> Result:
         "refined_kl": kl(data.gold["train"], model.refined_),
         "clusters_used": len(np.unique(predictions["test"].round(12), axis=0)),
     }
-    others = {f"{INSIDE}_{part}": array for part, array in _stacked([inside]).items()}
-    return numbers, _stacked([predictions]) | others
+    inside_arrays = {f"{INSIDE}_{part}": array for part, array in _stacked([inside]).items()}
+    return numbers, _stacked([predictions]) | inside_arrays
 
 
 def _inside(
     clusters: ItemClusters | None, raw: Mapping[str, Array], gold: Array
 ) -> tuple[dict[str, Array], float]:
-    """The same predictions snapped with the annotator sum inside, and the S that is best on dev."""
+    """Snap the predictions with the annotator sum inside, with the S that is best on dev."""
     assert clusters is not None  # every guide of the tables has item clusters
-    projections = [Projection(clusters, "hard", "inside", float(S)) for S in PRIOR_WORTHS]
+    projections = [Projection(clusters, "hard", "inside", float(S)) for S in PRIOR_STRENGTHS]
     best = min(projections, key=lambda project: kl(gold, project(raw["dev"])))
-    return {part: best(h) for part, h in raw.items()}, best.prior_worth
+    return {part: best(h) for part, h in raw.items()}, best.prior_strength
 
 
 def guided_soft(inputs: Inputs, cell: Cell) -> Result:
-    """A guide's clusters, refined and projected softly, around softmax regression on the embeddings."""
+    """Refine and project softly with a guide's clusters, around softmax regression on the embeddings."""
     data, settings = inputs.datasets[cell.dataset], cell.settings
     guide = GUIDES[settings["guide"]].build({**settings["sizes"], "seed": settings["seed"]})
     learner = learner_of("softmax", {}, settings["seed"])
     model = GuidedClassifier(guide, learner, refine="soft", project="soft")
     train, dev = (data.parts[name] for name in ("train", "dev"))
     model.fit(data.features("train"), train, dev=(data.features("dev"), dev))
-    predictions = {part: model.label_distributions(data.features(part)) for part in ASKED}
-    numbers = {"runs": [_run(data, settings["seed"], predictions)], "strength": model.prior_worth_}
+    predictions = {part: model.label_distributions(data.features(part)) for part in PREDICTED_PARTS}
+    numbers = {"runs": [_run(data, settings["seed"], predictions)], "strength": model.prior_strength_}
     return numbers, _stacked([predictions])
 
 
 def guided_default(inputs: Inputs, cell: Cell) -> Result:
-    """GuidedClassifier as it comes."""
+    """Train GuidedClassifier with its default settings."""
     data, seed = inputs.datasets[cell.dataset], cell.settings["seed"]
-    model = shipped(seed)
+    model = default_guided(seed)
     train, dev = (data.parts[name] for name in ("train", "dev"))
     model.fit(data.features("train"), train, dev=(data.features("dev"), dev))
-    predictions = {part: model.label_distributions(data.features(part)) for part in ASKED}
+    predictions = {part: model.label_distributions(data.features(part)) for part in PREDICTED_PARTS}
     return {"runs": [_run(data, seed, predictions)]}, _stacked([predictions])
 
 
 def ldlnm(inputs: Inputs, cell: Cell) -> Result:
-    """LDL-NM as in the paper: trained once, then evaluated again and again with dropout left on."""
+    """Train LDL-NM once as in the paper, and evaluate it repeatedly with dropout left on."""
     from dissensus.text.ldlnm.model import LDLNM
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
@@ -264,7 +262,8 @@ def ldlnm(inputs: Inputs, cell: Cell) -> Result:
 
     def predictions(dropout_seed: int | None) -> dict[str, Array]:
         return {
-            part: model.label_distributions(data.features(part), dropout_seed=dropout_seed) for part in ASKED
+            part: model.label_distributions(data.features(part), dropout_seed=dropout_seed)
+            for part in PREDICTED_PARTS
         }
 
     noisy, plain = [predictions(seed) for seed in range(settings["evaluations"])], predictions(None)
@@ -278,18 +277,18 @@ def ldlnm(inputs: Inputs, cell: Cell) -> Result:
 
 
 def ldlnm_default(inputs: Inputs, cell: Cell) -> Result:
-    """LDL-NM as it comes, trained anew for every repeat."""
+    """Train LDL-NM with its default settings."""
     from dissensus.text.ldlnm.model import LDLNM
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
     model = LDLNM(**settings["network"], seed=settings["seed"])
     model.fit(data.parts["train"], dev=data.parts["dev"])
-    predictions = {part: model.label_distributions(data.features(part)) for part in ASKED}
+    predictions = {part: model.label_distributions(data.features(part)) for part in PREDICTED_PARTS}
     return {"runs": [_run(data, settings["seed"], predictions)]}, _stacked([predictions])
 
 
 def picture(inputs: Inputs, cell: Cell) -> Result:
-    """A place in the plane for every training item, near ones alike to LDL-NM."""
+    """Project LDL-NM's embeddings of the training items to two dimensions."""
     from reproduction.tsne import project_2d
 
     embeddings = inputs.finished.arrays(cell.settings["of"])["embeddings"]
@@ -298,14 +297,14 @@ def picture(inputs: Inputs, cell: Cell) -> Result:
     return {"items": len(points)}, {"points": points.astype(np.float32), "classes": classes}
 
 
-# ---- hidden labels, reference labels, the population from few labels ----------------------------------
+# ---- hidden labels, gold labels, the population from few labels -----------------------------------
 
 
 def model_of(name: str, sizes: Mapping[str, Any], seed: int, estimate: str = "population") -> Model:
-    """A model by its name in the plan; those of one true class answer the question asked."""
+    """Return a model by its name in the plan; ``estimate`` applies to models of one true class."""
     if name in GUIDES:
-        asked = {"estimate": estimate} if name == "cbcc" else {}
-        return GUIDES[name].build({**sizes, **asked, "seed": seed})
+        target = {"estimate": estimate} if name == "cbcc" else {}
+        return GUIDES[name].build({**sizes, **target, "seed": seed})
     if name == "majority":
         from dissensus.models.counting import MajorityVote
 
@@ -320,35 +319,36 @@ def model_of(name: str, sizes: Mapping[str, Any], seed: int, estimate: str = "po
 
 
 def hidden(inputs: Inputs, cell: Cell) -> Result:
-    """−log P of labels that were hidden with their pairs, given item and annotator, and given the item."""
-    known, settings = inputs.datasets[cell.dataset].annotations, cell.settings
+    """Measure −log P of hidden labels given item and annotator, and given the item."""
+    annotations, settings = inputs.datasets[cell.dataset].annotations, cell.settings
     pair, item, items = [], [], []
     for split in settings["splits"]:
-        shown, asked = known.split_labels(HIDDEN_SHARE, seed=split)
+        shown, hidden_part = annotations.split_labels(HIDDEN_SHARE, seed=split)
         model = model_of(settings["model"], settings["sizes"], split).fit(shown)
-        ids, people = asked.items[asked.item], asked.annotators[asked.annotator]
-        pair.append(-log_probability_rows(model.predict_proba(ids, people), asked.label))
-        item.append(-log_probability_rows(model.predict_proba(ids), asked.label))
-        items.append(known.item_vocabulary.codes(asked.item_vocabulary)[asked.item])
+        item_ids = hidden_part.items[hidden_part.item]
+        annotator_ids = hidden_part.annotators[hidden_part.annotator]
+        pair.append(-log_probability_rows(model.predict_proba(item_ids, annotator_ids), hidden_part.label))
+        item.append(-log_probability_rows(model.predict_proba(item_ids), hidden_part.label))
+        items.append(annotations.item_vocabulary.codes(hidden_part.item_vocabulary)[hidden_part.item])
     numbers: Numbers = {"pair": [float(p.mean()) for p in pair], "item": [float(i.mean()) for i in item]}
     arrays = {name: np.concatenate(rows) for name, rows in (("pair", pair), ("item", item), ("items", items))}
     return numbers, arrays
 
 
 def gold(inputs: Inputs, cell: Cell) -> Result:
-    """The share of items whose most likely class is the reference label."""
-    known, settings = inputs.datasets[cell.dataset].annotations, cell.settings
-    model = model_of(settings["model"], settings["sizes"], settings["seed"], "truth").fit(known)
-    reference = np.asarray(known.gold)
-    judged = np.flatnonzero(reference >= 0)
-    code_of = {label: code for code, label in enumerate(known.classes.tolist())}
+    """Measure how often the most likely class is the gold label."""
+    annotations, settings = inputs.datasets[cell.dataset].annotations, cell.settings
+    model = model_of(settings["model"], settings["sizes"], settings["seed"], "truth").fit(annotations)
+    gold_codes = np.asarray(annotations.gold)
+    judged = np.flatnonzero(gold_codes >= 0)
+    code_of = {label: code for code, label in enumerate(annotations.classes.tolist())}
     codes = np.array([code_of[label] for label in model.predict().tolist()])
-    right = accuracy_rows(reference[judged], codes[judged])
+    right = accuracy_rows(gold_codes[judged], codes[judged])
     return {"accuracy": float(right.mean()), "items": len(judged)}, {"right": right}
 
 
-def recovery(inputs: Inputs, cell: Cell) -> Result:
-    """How close models come to the labels kept back, from how few."""
+def population_recovery(inputs: Inputs, cell: Cell) -> Result:
+    """Compare models with reserved labels, by the number of labels shown."""
     settings = cell.settings
     sizes = [tuple(size) for size in settings["pgm"]]
     models = {
@@ -356,7 +356,7 @@ def recovery(inputs: Inputs, cell: Cell) -> Result:
         "PGM bp": [PGM(K, L) for K, L in sizes],
         "PGM vb": [PGM(K, L, inference="vb") for K, L in sizes],
     }
-    found = recover(
+    recovery = recover(
         inputs.datasets[cell.dataset].annotations,
         models,
         settings["labels_shown"],
@@ -365,12 +365,14 @@ def recovery(inputs: Inputs, cell: Cell) -> Result:
         progress=False,
         seed=settings["seed"],
     )
-    return found.to_dict() | {"contrasts": _contrasts(found, settings["labels_shown"])}, {}
+    contrasts = _contrasts(recovery, settings["labels_shown"])
+    return recovery.to_dict() | {"contrasts": contrasts}, {}
 
 
-def _contrasts(found: Recovery, labels_shown: Any) -> list[Numbers]:
+def _contrasts(recovery: Recovery, labels_shown: Any) -> list[Numbers]:
     return [
-        {"labels_shown": R, "first": first, "second": second, **found.difference(first, second, R)._asdict()}
+        {"labels_shown": R, "first": first, "second": second}
+        | recovery.difference(first, second, R)._asdict()
         for R in labels_shown
         for first, second in CONTRASTS
     ]
@@ -390,5 +392,5 @@ MEASURES: dict[str, Measure] = {
     "picture": picture,
     "hidden": hidden,
     "gold": gold,
-    "recovery": recovery,
+    "recovery": population_recovery,
 }

@@ -1,4 +1,4 @@
-"""What the paper prints: the figures of its Tables 1, 2 and 3 and its running times.
+"""The figures printed in the paper: Tables 1, 2 and 3 and the running times.
 
 Weerasooriya, Homan and co-authors, "Improving Label Quality by Jointly Modeling Items and Annotators".
 """
@@ -74,15 +74,29 @@ ACCURACY = {
     "ldlnm": {"jq1": Figure(0.915, 0.001), "jq2": Figure(0.910, 0.001), "jq3": Figure(0.923, 0.0015)},
 }
 
-# Recomputing them shows that these columns compare one-hot vectors element by element: a wrong answer among
-# P classes still scores (P − 2)/P. The other columns are ordinary accuracy.
+# Recomputation shows that these columns compare one-hot vectors element by element: a wrong answer among P
+# classes scores (P − 2)/P. The other columns are ordinary accuracy.
 ONE_HOT = ("fmm", "ldlnm")
 
 
 def accuracy_measure(column: str) -> str:
-    """In which definition the paper prints a column's accuracy."""
+    """Return the definition of accuracy in which the paper prints a column."""
     return "onehot_accuracy" if column in ONE_HOT else "accuracy"
 
 
-# "A single pass of experiments on a single dataset", the worst case (JQ3 on a desktop with a graphics card).
+# "A single pass of experiments on a single dataset": the worst case, JQ3 on a desktop with a graphics card.
 SECONDS = {"pd": 120, "fmm": 7_200, "annealing": 32_400, "bp": 25_200, "ldlnm": 3_600}
+
+
+def figure(measure: str, column: str, dataset: str) -> Figure | None:
+    """Return the printed figure of a column's measure on a dataset, if there is one."""
+    if measure == "kl":
+        return KL.get(column, {}).get(dataset)
+    if measure == accuracy_measure(column):
+        return ACCURACY.get(column, {}).get(dataset)
+    return None
+
+
+def as_good(measure: str, ours: float, theirs: Figure) -> bool:
+    """Check that our figure is at least as good as the printed one."""
+    return ours <= theirs.value if measure == "kl" else ours >= theirs.value

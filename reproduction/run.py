@@ -1,6 +1,6 @@
-"""The whole evaluation: what is asked for, the cells on processes, the page.
+"""The whole evaluation: the request, the cells on several processes, and the page.
 
-Cells that are finished are left alone; the others are measured and kept at once.
+Finished cells are kept; all others are measured and written at once.
 """
 
 from __future__ import annotations
@@ -14,65 +14,69 @@ from dissensus.errors import DataError, DissensusError, bad_parameter, require
 from dissensus.evaluate.tasks import workers
 from dissensus.progress import Clock, Progress, ShowProgress, shown
 from reproduction.cells import Cell, FinishedCells
-from reproduction.datasets import Dataset, DatasetFiles, check_sets, find_sets, load
+from reproduction.datasets import Dataset, DatasetFiles, check_names, find_datasets, load
+from reproduction.derived import write_records
 from reproduction.measures import MEASURES, Inputs
 from reproduction.page import write_page
-from reproduction.plan import DEFAULT, PARTS, USUAL, Plan, Scale, possible_parts
+from reproduction.plan import DEFAULT, DEFAULT_DATASETS, PARTS, Plan, Scale, possible_parts
 from reproduction.printed import ENCODER
 
-MANY = 1_000  # more processes than anybody has: their number is n_jobs
-
-
-# ---- what is asked for --------------------------------------------------------------------------------
+MAX_TASKS = 1_000  # at least the number of cells, so that n_jobs alone limits the processes
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for, checked before anything is computed."""
+    """The requested datasets and parts, checked before anything is computed."""
 
     files: dict[str, DatasetFiles]
-    parts: dict[str, Sequence[str]] | None  # None: whatever each dataset allows
+    parts: dict[str, Sequence[str]] | None  # None: all parts that a dataset allows
     only: tuple[str, ...]
-    absent: tuple[str, ...]  # usual datasets that the folder does not have
+    absent: tuple[str, ...]  # default datasets that the folder does not have
 
 
-def request(data: Path, sets: Sequence[str] = (), only: Sequence[str] = ()) -> Request:
-    """The datasets and parts asked for; refuses what is unknown or cannot be done here."""
+def request(data: Path, names: Sequence[str] = (), only: Sequence[str] = ()) -> Request:
+    """Check the requested datasets and parts."""
     for part in only:
         if part not in PARTS:
             raise bad_parameter("reproduce", "only", f"among {', '.join(PARTS)}", part)
-    known = find_sets(data)
-    check_sets(sets, known, data)
-    wanted = list(dict.fromkeys(sets)) or [name for name in USUAL if name in known]
-    if not wanted:
+    available = find_datasets(data)
+    check_names(names, available, data)
+    chosen = list(dict.fromkeys(names)) or [name for name in DEFAULT_DATASETS if name in available]
+    if not chosen:
         raise DataError(
-            f"{data}: has none of {', '.join(USUAL)}; name the datasets with --sets: {', '.join(known)}"
+            f"{data}: has none of {', '.join(DEFAULT_DATASETS)}; name the datasets with --sets: "
+            f"{', '.join(available)}"
         )
-    chosen = tuple(only) or tuple(PARTS)
-    parts: dict[str, Sequence[str]] | None = None if sets else {name: USUAL[name] for name in wanted}
-    if "table3" in chosen:
+    parts_chosen = tuple(only) or tuple(PARTS)
+    parts: dict[str, Sequence[str]] | None = None if names else {n: DEFAULT_DATASETS[n] for n in chosen}
+    if "table3" in parts_chosen:
         require("torch", "text")
         require("sentence_transformers", "text")
-    absent = () if sets else tuple(name for name in USUAL if name not in known)
-    return Request({name: known[name] for name in wanted}, parts, chosen, absent)
+    absent = () if names else tuple(name for name in DEFAULT_DATASETS if name not in available)
+    return Request({name: available[name] for name in chosen}, parts, parts_chosen, absent)
 
 
-def plan_of(asked: Request, scale: Scale, finished: FinishedCells, tell: Progress) -> Plan:
-    """Read the datasets and decide what is asked of each."""
+def plan_of(requested: Request, scale: Scale, finished: FinishedCells, report: Progress) -> Plan:
+    """Read the datasets and plan the cells of each."""
     datasets: dict[str, Dataset] = {}
-    for place, (name, files) in enumerate(asked.files.items()):
-        tell(f"reading {name}", place / len(asked.files))
-        learned = "table3" in asked.only and (asked.parts is None or "table3" in asked.parts[name])
-        one = load(name, files, max_items=scale.max_items, embedded=learned, embedding=scale.embedding)
-        if learned and scale.printed_embedding and one.has_text:
-            one = replace(one, as_printed=_with_encoder(name, files, scale))
-        datasets[name] = one
-    parts = asked.parts or {name: possible_parts(one) for name, one in datasets.items()}
-    return Plan(scale, datasets, parts, asked.only, finished)
+    for number, (name, files) in enumerate(requested.files.items()):
+        report(f"reading {name}", number / len(requested.files))
+        embedded = "table3" in requested.only and (
+            requested.parts is None or "table3" in requested.parts[name]
+        )
+        dataset = load(name, files, max_items=scale.max_items, embedded=embedded, embedding=scale.embedding)
+        if embedded and scale.printed_embedding and dataset.has_text:
+            as_printed = load(
+                name, files, max_items=scale.max_items, embedded=True, embedding=scale.printed_embedding
+            )
+            dataset = replace(dataset, as_printed=as_printed)
+        datasets[name] = dataset
+    parts = requested.parts or {name: possible_parts(dataset) for name, dataset in datasets.items()}
+    return Plan(scale, datasets, parts, requested.only, finished)
 
 
 def paper_encoder() -> str | None:
-    """The name of the paper's sentence encoder where it can be loaded, from disk or from its hub."""
+    """Return the name of the paper's sentence encoder if it can be loaded, from disk or from its hub."""
     from dissensus.text.embedding import load_encoder
 
     try:
@@ -82,70 +86,32 @@ def paper_encoder() -> str | None:
     return ENCODER
 
 
-def _with_encoder(name: str, files: DatasetFiles, scale: Scale) -> Dataset:
-    """The dataset with the embeddings of the paper's encoder."""
-    return load(name, files, max_items=scale.max_items, embedded=True, embedding=scale.printed_embedding)
-
-
-# ---- the cells ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Work:
-    """How much was there already, and how much was done."""
-
-    found: int
-    measured: int
-    cpu_seconds: float  # of what was measured now
-
-
 def measure(inputs: Inputs, cell: Cell) -> float:
-    """Measure one cell and keep it; gives the processor seconds it took."""
-    began = time.process_time()
+    """Measure and write one cell; return its processor seconds."""
+    start = time.process_time()
     numbers, arrays = MEASURES[cell.kind](inputs, cell)
-    seconds = time.process_time() - began
+    seconds = time.process_time() - start
     inputs.finished.write(cell, numbers, arrays, seconds)
     return seconds
 
 
-def run_cells(plan: Plan, *, n_jobs: int, progress: Progress) -> Work:
-    """Measure every cell of the plan that is not finished, stage by stage, the long ones first."""
-    total = plan.cells()
-    clock = Clock(progress, sum(cell.weight for cell in total if cell not in plan.finished))
-    found, measured, cpu_seconds = 0, 0, 0.0
-    inputs = Inputs(plan.datasets, plan.finished, plan.scale.glove)
-    with workers(inputs, MANY, n_jobs=n_jobs) as pool:
-        for cells in plan.stages():
-            missing = [cell for cell in cells if cell not in plan.finished]
-            found += len(cells) - len(missing)
-            for cell, seconds in pool.completed(measure, sorted(missing, key=lambda one: -one.weight)):
-                measured += 1
-                cpu_seconds += seconds
-                clock.tick(cell.weight, f"{found + measured} of {len(total)}: {cell}")
-    return Work(found, measured, cpu_seconds)
-
-
-# ---- the whole of it ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Reproduction:
-    """What a run gave."""
+    """A finished evaluation."""
 
     plan: Plan
-    work: Work
+    n_finished: int  # cells that were finished before
+    n_measured: int
+    cpu_seconds: float  # of the measured cells
     files: list[str]
     absent: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return f"Reproduction({', '.join(self.plan.datasets)}; {self.work})"
 
 
 def reproduce(
     directory: Path,
     *,
     data: Path,
-    sets: Sequence[str] = (),
+    names: Sequence[str] = (),
     only: Sequence[str] = (),
     scale: Scale = DEFAULT,
     n_jobs: int = -1,
@@ -153,17 +119,28 @@ def reproduce(
     command: str = "make reproduce",
     publish: Path | None = None,
 ) -> Reproduction:
-    """Run the paper's evaluation and write its page, tables and figures into a directory.
+    """Run the paper's evaluation and write its page and figures to a directory.
 
-    Finished cells are kept under ``directory/cells``: the same call goes on where an earlier one was stopped.
-    ``publish`` is a second place for page, tables and figures, without the cells.
+    Finished cells are kept in ``directory/cells``, from which the same call resumes. ``publish`` is a second
+    directory for the page, without the cells.
     """
-    asked = request(data, sets, only)
-    with shown(progress) as tell:
-        plan = plan_of(asked, scale, FinishedCells(directory), tell)
-        work = run_cells(plan, n_jobs=n_jobs, progress=tell)
-        tell("writing the page", 1.0)
-        files = write_page(plan, directory, command)
-        if publish is not None:
-            write_page(plan, publish, command)
-    return Reproduction(plan, work, files, asked.absent)
+    requested = request(data, names, only)
+    with shown(progress) as report:
+        plan = plan_of(requested, scale, FinishedCells(directory), report)
+        inputs = Inputs(plan.datasets, plan.finished, scale.glove)
+        cells = plan.cells()
+        clock = Clock(report, sum(cell.weight for cell in cells if cell not in plan.finished))
+        n_finished, n_measured, cpu_seconds = 0, 0, 0.0
+        with workers(inputs, MAX_TASKS, n_jobs=n_jobs) as pool:
+            for stage in plan.stages():
+                missing = [cell for cell in stage if cell not in plan.finished]
+                n_finished += len(stage) - len(missing)
+                for cell, seconds in pool.completed(measure, sorted(missing, key=lambda c: -c.weight)):
+                    n_measured += 1
+                    cpu_seconds += seconds
+                    clock.tick(cell.weight, f"{n_finished + n_measured} of {len(cells)}: {cell}")
+        report("writing the page", 1.0)
+        for folder in (directory,) if publish is None else (directory, publish):
+            write_records(plan, folder, command)
+            files = write_page(folder)
+    return Reproduction(plan, n_finished, n_measured, cpu_seconds, files, requested.absent)

@@ -1,8 +1,8 @@
 """TextCNN, the paper's PD: a convolutional network on words, trained on label distributions.
 
-Word vectors, then three convolutions, each followed by max-pooling (the last over the whole text), dropout,
-softmax. Positions beyond a text's end are held at zero after every convolution, so what a text gets does not
-depend on the texts it is padded with.
+Word vectors, three convolutions, each followed by max-pooling (the last over the whole text), dropout and
+softmax. Positions beyond the end of a text are set to zero after every convolution, so a prediction does not
+depend on the padding.
 
 The loss is KL(d ‖ p) of the target and predicted distributions; the epoch with the lowest KL on dev is kept.
 """
@@ -21,55 +21,66 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, ParameterError, require, system_words
 from dissensus.metrics import kl
 from dissensus.numerics import Array
-from dissensus.params import ANY, DEVICE, N_THREADS, NONE, PATIENCE, SEED, fitted, integer, real, setting
-from dissensus.text.learners.base import Dev, Learner, as_texts, batches, own_dev
+from dissensus.params import (
+    ANY,
+    DEVICE,
+    EARLY_STOPPING,
+    N_THREADS,
+    NONE,
+    SEED,
+    fitted,
+    integer,
+    real,
+    setting,
+)
+from dissensus.text.learners.base import Dev, Learner, as_texts, batches_by_length, split_off_dev
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PAD, UNKNOWN = 0, 1  # codes of no word, and of a word outside the lexicon
+PAD, UNKNOWN = 0, 1  # codes of padding and of words outside the lexicon
 WORD = re.compile(r"[#@]?\w+(?:['’]\w+)*|[^\w\s]")
-PREDICT_BATCH = 256
-DIMENSION = 100  # of word vectors learned from scratch
+TEXTS_PER_PREDICTION = 256
+DEFAULT_DIMENSION = 100  # length of word vectors learned from scratch
 
 
 def words_of(text: str, limit: int) -> list[str]:
-    """A text's words and punctuation marks, in lower case, at most ``limit`` of them."""
-    return [found.group() for found, _ in zip(WORD.finditer(text.lower()), range(limit), strict=False)]
+    """Return at most ``limit`` lower-case words and punctuation marks of a text."""
+    return [match.group() for match, _ in zip(WORD.finditer(text.lower()), range(limit), strict=False)]
 
 
 def lexicon_of(texts: list[list[str]], size: int) -> list[str]:
-    """The most frequent words, ties in code-point order."""
+    """Return the most frequent words, ties in code-point order."""
     counts = Counter(word for words in texts for word in words)
     return [word for word, _ in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:size]]
 
 
 def read_glove(path: Path, lexicon: list[str]) -> dict[str, NDArray[np.float32]]:
-    """The vectors of the lexicon's words from a GloVe text file (a word and its numbers on each line).
+    """Read the vectors of the lexicon's words from a GloVe text file (a word and its numbers on each line).
 
-    The first line says how many numbers a word has. Some of GloVe's "words" have spaces in them (". . ."):
-    a line with more numbers than that is one of those, and no word of a lexicon.
+    The first line decides how many numbers a word has. Some "words" of GloVe contain spaces (". . ."); their
+    lines have more fields and are skipped.
     """
-    wanted, found, size = set(lexicon), {}, 0
+    words, vectors, size = set(lexicon), {}, 0
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 word, _, rest = line.rstrip().partition(" ")
                 size = size or len(rest.split())
-                if word in wanted and len(values := rest.split()) <= size:
-                    found[word] = _numbers(values, size, path, number)
+                if word in words and len(values := rest.split()) <= size:
+                    vectors[word] = _numbers(values, size, path, number)
     except OSError as error:
         raise DataError(
             f"{path}: the word vectors cannot be read ({system_words(error)}); check glove="
         ) from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text ({error.reason}); give a GloVe text file") from None
-    if not found:
+    if not vectors:
         raise DataError(
-            f"{path}: has no vector for any of the {len(wanted):,} words of the texts; give a GloVe file of "
+            f"{path}: has no vector for any of the {len(words):,} words of the texts; give a GloVe file of "
             "their language, or leave glove out"
         )
-    return found
+    return vectors
 
 
 def _numbers(values: list[str], size: int, path: Path, line: int) -> NDArray[np.float32]:
@@ -89,7 +100,7 @@ def _numbers(values: list[str], size: int, path: Path, line: int) -> NDArray[np.
 
 
 def cnn(n_words: int, dimension: int, n_classes: int, filters: int, width: int, dropout: float) -> Any:
-    """Word vectors, three stacked convolutions, and a linear head, with random weights."""
+    """Build word vectors, three stacked convolutions and a linear head, with random weights."""
     from torch import nn
 
     sizes = [(dimension, filters), (filters, filters), (filters, filters)]
@@ -104,7 +115,7 @@ def cnn(n_words: int, dimension: int, n_classes: int, filters: int, width: int, 
 
 
 def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
-    """(texts, classes) of the texts' word codes; every maximum but the last is over ``pool`` positions."""
+    """Return the logits of texts, (texts, classes); all but the last maximum are over ``pool`` positions."""
     import torch
     from torch.nn.functional import max_pool1d
 
@@ -114,7 +125,7 @@ def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
     inside = (words != PAD).float().unsqueeze(1)  # texts, 1, positions
     signal = network["words"](words).transpose(1, 2)
     for layer, convolution in enumerate(network["convolutions"]):
-        # ReLU leaves nothing below zero, so the zeros outside a text never win a maximum.
+        # ReLU is never negative, so the zeros outside a text never exceed the maximum
         signal = torch.relu(convolution(signal)) * inside
         if layer < len(network["convolutions"]) - 1:
             signal, inside = (max_pool1d(part, pool, ceil_mode=True) for part in (signal, inside))
@@ -125,7 +136,7 @@ def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
 class TextCNN(Learner):
     """Three convolution and max-pool layers on word vectors (the paper's PD).
 
-    Where no dev part is given, a seeded tenth of the items serves as one.
+    Without a dev part, a seeded tenth of the items is used.
     """
 
     _: KW_ONLY
@@ -141,7 +152,7 @@ class TextCNN(Learner):
         0.5, real(0.0, 1.0), "Share of the last layer that is dropped at random in training."
     )
     epochs: int = setting(30, integer(1), "Passes over the texts, at most.")
-    patience: int | None = setting(5, *PATIENCE)
+    patience: int | None = setting(5, *EARLY_STOPPING)
     batch_size: int = setting(32, integer(1), "Texts in a batch.")
     learning_rate: float = setting(1e-3, real(0.0, open_low=True), "Step size of the optimiser.")
     glove: str | None = setting(
@@ -163,19 +174,19 @@ class TextCNN(Learner):
         require("torch", "text")
         import torch
 
-        from dissensus.text.learners.torch_tools import threads
+        from dissensus.text.learners.base import torch_threads
 
         if dev is None:
-            (X, targets), dev = own_dev(X, targets, self.seed)
+            (X, targets), dev = split_off_dev(X, targets, self.seed)
         self.lexicon_ = lexicon_of(X, self.lexicon_size)
-        with threads(self.n_threads) as self.n_threads_, torch.random.fork_rng():
-            torch.manual_seed(self.seed)  # torch's layers draw from its global randomness
+        with torch_threads(self.n_threads) as self.n_threads_, torch.random.fork_rng():
+            torch.manual_seed(self.seed)  # torch initialises layers from its global generator
             self._train(X, targets, dev)
 
     def _train(self, X: list[list[str]], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.text.learners.torch_tools import kl_loss
+        from dissensus.text.learners.base import kl_loss
 
         network = self._first_network(targets.shape[1])
         adam = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
@@ -183,7 +194,7 @@ class TextCNN(Learner):
         rng = np.random.default_rng(self.seed)
         for epoch in range(self.epochs):
             network.train()
-            for rows in batches([len(code) for code in codes], self.batch_size, rng):
+            for rows in batches_by_length([len(code) for code in codes], self.batch_size, rng):
                 loss = kl_loss(logits_of(network, [codes[i] for i in rows], self.pool), targets[rows])
                 adam.zero_grad()
                 loss.backward()
@@ -198,9 +209,9 @@ class TextCNN(Learner):
         self.network_, self.dev_kl_ = network, np.asarray(losses)
 
     def _predict(self, X: list[list[str]]) -> Array:
-        from dissensus.text.learners.torch_tools import threads
+        from dissensus.text.learners.base import torch_threads
 
-        with threads(self.n_threads):
+        with torch_threads(self.n_threads):
             return self._forward(self.network_, X)
 
     def _forward(self, network: Any, X: list[list[str]]) -> Array:
@@ -210,23 +221,25 @@ class TextCNN(Learner):
         network.eval()
         with torch.inference_mode():
             parts = [
-                logits_of(network, codes[start : start + PREDICT_BATCH], self.pool).double().softmax(dim=1)
-                for start in range(0, len(codes), PREDICT_BATCH)
+                logits_of(network, codes[start : start + TEXTS_PER_PREDICTION], self.pool)
+                .double()
+                .softmax(dim=1)
+                for start in range(0, len(codes), TEXTS_PER_PREDICTION)
             ]
         return np.concatenate([part.cpu().numpy() for part in parts])
 
     # ---- words and network ----------------------------------------------------------------------------
 
     def _codes(self, X: list[list[str]]) -> list[list[int]]:
-        code = {word: place for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1)}
+        code = {word: row for row, word in enumerate(self.lexicon_, start=UNKNOWN + 1)}
         return [[code.get(word, UNKNOWN) for word in words] for words in X]
 
     def _first_network(self, n_classes: int) -> Any:
-        """With random weights, and GloVe's vectors for the words that it knows."""
+        """Return the initial network, with GloVe vectors for the words in the file."""
         import torch
 
         if self.glove is None:
-            return self._network(n_classes, self.dimension or DIMENSION)
+            return self._network(n_classes, self.dimension or DEFAULT_DIMENSION)
         vectors = read_glove(Path(self.glove), self.lexicon_)
         size = len(next(iter(vectors.values())))
         if self.dimension not in (None, size):
@@ -236,14 +249,14 @@ class TextCNN(Learner):
             )
         network = self._network(n_classes, size)
         with torch.no_grad():
-            for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1):
+            for row, word in enumerate(self.lexicon_, start=UNKNOWN + 1):
                 if word in vectors:
-                    network["words"].weight[place] = torch.from_numpy(vectors[word])
+                    network["words"].weight[row] = torch.from_numpy(vectors[word])
         return network
 
     def _network(self, n_classes: int, dimension: int) -> Any:
-        from dissensus.text.learners.torch_tools import pick_device
+        from dissensus.text.learners.base import torch_device
 
         sizes = (self.filters, self.width, self.dropout)
         network = cnn(len(self.lexicon_) + UNKNOWN + 1, dimension, n_classes, *sizes)
-        return network.to(pick_device(self.device))
+        return network.to(torch_device(self.device))

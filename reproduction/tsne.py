@@ -1,4 +1,4 @@
-"""The paper's pictures of what LDL-NM learns: t-SNE of its embeddings."""
+"""t-SNE of LDL-NM's embeddings, as in the paper's figures."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dissensus.numerics import Array
 
 
 def project_2d(rows: Array, *, perplexity: float = 30.0, n_iter: int = 500, seed: int = 0) -> Array:
-    """(rows, 2): t-SNE of the rows (van der Maaten and Hinton 2008), by openTSNE.
+    """Project rows to two dimensions by t-SNE (van der Maaten and Hinton 2008), with openTSNE.
 
-    Rows that were close stay close; distances between far groups mean nothing. A perplexity (about how many
-    neighbours each row has) that is too large for few rows is lowered to (rows − 1) / 3.
+    Neighbours stay close; distances between far groups have no meaning. The perplexity (roughly the number
+    of neighbours) is at most (rows − 1) / 3.
     """
     opentsne = require("openTSNE", "dev")
     rows, n = np.asarray(rows, dtype=np.float64), len(rows)
@@ -23,7 +23,7 @@ def project_2d(rows: Array, *, perplexity: float = 30.0, n_iter: int = 500, seed
     tsne = opentsne.TSNE(
         perplexity=min(perplexity, (n - 1) / 3),
         n_iter=n_iter,
-        # Exact neighbours and gradients for few rows: quicker there, and nothing approximate to explain.
+        # exact neighbours and gradients are faster for few rows
         neighbors="exact" if n <= 2_000 else "auto",
         negative_gradient_method="bh" if n <= 2_000 else "auto",
         random_state=seed,
