@@ -1,1 +1,1 @@
-"""What builds the documentation site, and what checks it."""
+"""Build and check the documentation site."""

@@ -1,7 +1,7 @@
-"""Estimators on the pages of the API, as they are once they are imported.
+"""A griffe extension that documents estimators as they are after import.
 
-Settings are declared, and some methods are functions of other files; the source of a class has neither the
-sections about its settings nor the documentation of such methods.
+The source of a class contains neither the sections on its declared settings nor the docstrings of methods
+that are functions of other files.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ ESTIMATORS = {
 
 
 class Declared(griffe.Extension):
-    """What mkdocstrings is to show of an estimator."""
+    """Replace the docstrings and methods of estimators by those of the imported class."""
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Replace what was read from the source of an estimator and differs from it."""
+        """Replace the docstring, and add methods that the source does not define."""
         kind = ESTIMATORS.get(cls.path)
         if kind is None:
             return
@@ -40,12 +40,12 @@ class Declared(griffe.Extension):
 def _function(name: str, function: Any) -> griffe.Function:
     parameters = [
         griffe.Parameter(
-            one.name,
-            kind=griffe.ParameterKind[one.kind.name.lower()],
-            default=None if one.default is one.empty else repr(one.default),
+            parameter.name,
+            kind=griffe.ParameterKind[parameter.kind.name.lower()],
+            default=None if parameter.default is parameter.empty else repr(parameter.default),
         )
-        for one in inspect.signature(function).parameters.values()
+        for parameter in inspect.signature(function).parameters.values()
     ]
-    known = griffe.Function(name, parameters=griffe.Parameters(*parameters))
-    known.docstring = griffe.Docstring(inspect.getdoc(function) or "", parent=known, parser="numpy")
-    return known
+    documented = griffe.Function(name, parameters=griffe.Parameters(*parameters))
+    documented.docstring = griffe.Docstring(inspect.getdoc(function) or "", parent=documented, parser="numpy")
+    return documented

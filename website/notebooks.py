@@ -1,4 +1,4 @@
-"""Runs the notebooks of docs/notebooks and keeps what they print: ``python -m website.notebooks``."""
+"""Run the notebooks of docs/notebooks and save their outputs: ``python -m website.notebooks [NAME]``."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "notebooks"
-MOST_SECONDS = 600
+MAX_SECONDS_PER_CELL = 600
 
 
 def executed(path: Path) -> Any:
-    """The notebook with the outputs of a run in an empty directory; an error in a cell is raised."""
+    """Run a notebook in an empty directory, and return it with its outputs."""
     import nbformat
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
-    with tempfile.TemporaryDirectory() as place:
-        client = NotebookClient(notebook, timeout=MOST_SECONDS, resources={"metadata": {"path": place}})
-        client.execute()
+    with tempfile.TemporaryDirectory() as directory:
+        resources = {"metadata": {"path": directory}}
+        NotebookClient(notebook, timeout=MAX_SECONDS_PER_CELL, resources=resources).execute()
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # when each cell ran
+        cell.metadata.pop("execution", None)  # times
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     return notebook
 
 
 def printed(notebook: Any) -> list[str]:
-    """What each code cell prints, as text; what goes to standard error (notes, progress) is left out."""
-    found = []
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            texts = [_text(output) for output in cell.get("outputs", [])]
-            found.append("".join(texts).strip("\n"))
-    return found
+    """Return the text printed by each code cell, without standard error (notes, progress)."""
+    return [
+        "".join(_text(output) for output in cell.get("outputs", [])).strip("\n")
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
 
 
 def _text(output: Any) -> str:
@@ -45,7 +44,7 @@ def _text(output: Any) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Run the notebooks of these names (all, if none is given) and keep their outputs."""
+    """Run the notebooks with these names (by default all) and save their outputs."""
     import nbformat
 
     for path in sorted(FOLDER.glob("*.ipynb")):
@@ -53,7 +52,7 @@ def main(names: list[str]) -> None:
             notebook = executed(path)
             for cell in notebook.cells:
                 if cell.cell_type == "code":
-                    cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
+                    cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
             nbformat.write(notebook, path)
             print(f"{path.name}: {len(notebook.cells)} cells")
 

@@ -1,6 +1,9 @@
-"""Writes what a page's Python blocks print into its text blocks: ``python -m website.renew docs/alpha.md``.
+"""Update the text blocks of a page with the output of its Python blocks.
 
-For pages whose numbers changed because a model did. Read the difference before you keep it.
+    python -m website.renew docs/alpha.md
+
+Commands run in an empty directory. One that fails, for lack of an input file for instance, is reported and
+skipped. Review the changes before you commit them.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ _BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.M | re.S)
 
 
 def renewed(page: Path) -> str:
-    """The page with what its blocks print now; run in an empty directory."""
-    text, pieces, place, printed = page.read_text(encoding="utf-8"), [], 0, ""
+    """Run the blocks of a page in the current directory, and return its text with their output."""
+    text, pieces, position, printed = page.read_text(encoding="utf-8"), [], 0, ""
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in _BLOCK.finditer(text):
         language, content = block.groups()
@@ -30,11 +33,11 @@ def renewed(page: Path) -> str:
             printed = out.getvalue()
         elif language == "text":
             lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
-            pieces += [text[place : block.start(2)], "\n".join(lines), "\n"]
-            place = block.end(2)
+            pieces += [text[position : block.start(2)], "\n".join(lines), "\n"]
+            position = block.end(2)
         else:
             _run_console(content)
-    return "".join([*pieces, text[place:]])
+    return "".join([*pieces, text[position:]])
 
 
 def _run_console(content: str) -> None:
@@ -43,14 +46,16 @@ def _run_console(content: str) -> None:
 
     for line in content.splitlines():
         if line.startswith("$ dissensus "):
-            subprocess.run([sys.executable, "-m", *shlex.split(line)[1:]], check=True, capture_output=True)
+            words = shlex.split(line, comments=True)[1:]
+            if subprocess.run([sys.executable, "-m", *words], capture_output=True).returncode:
+                print(f"skipped, because it fails in an empty directory: {line}", file=sys.stderr)
 
 
 def main(pages: list[str]) -> None:
-    """Renew the pages named."""
+    """Update these pages, each in an empty directory."""
     for page in [Path(name).resolve() for name in pages]:
-        with tempfile.TemporaryDirectory() as place:
-            os.chdir(place)
+        with tempfile.TemporaryDirectory() as directory:
+            os.chdir(directory)
             text = renewed(page)
         page.write_text(text, encoding="utf-8")
         print(f"renewed {page.name}")
