@@ -27,9 +27,10 @@ test: install browser lint types  ## everything a developer needs: install, lint
 verify: install browser  ## all tests, the long ones too, with every seed, size and dataset
 	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest $(SPREAD)
 
-lint: install  ## ruff: style and format
+lint: install  ## ruff: style and format; names and English
 	$(BIN)/ruff check src tests benchmarks experiments reproduction website
 	$(BIN)/ruff format --check src tests benchmarks experiments reproduction website
+	$(BIN)/python tests/helpers/style.py
 
 types: install  ## mypy, strict on src/, experiments/ and reproduction/
 	$(BIN)/mypy
@@ -43,13 +44,13 @@ docs: install  ## the documentation site, in site/, and every example on its pag
 	$(BIN)/python website/gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python website/check.py site
-	$(BIN)/python -m pytest -q tests/test_docs_pages.py tests/test_notebooks.py tests/test_guides.py tests/test_tutorial.py
+	$(BIN)/python -m pytest -q tests/docs/test_pages.py tests/docs/test_notebooks.py
 
 core:  ## the core's own tests with VERSIONS=lowest (as pyproject.toml says) or newest, in an environment of their own
-	$(PYTHON) tests/core_versions.py $(or $(VERSIONS),newest)
+	$(PYTHON) tests/helpers/core_versions.py $(or $(VERSIONS),newest)
 
-benchmarks: install  ## the limits of speed in one table (half an hour), with its history in docs/results/speed.md; WHICH="fit search" runs some, WHICH=all everything
-	$(BIN)/python benchmarks/run.py $(WHICH)
+benchmarks: install  ## limits of speed in one table, docs/results/speed.md (half an hour); WHICH="fit search" runs some, WHICH=all everything
+	$(BIN)/python -m benchmarks.speed $(WHICH)
 
 reproduce: install  ## the paper's evaluation, an hour on two cores, with its page in docs/results/paper; QUICK=1 takes ten minutes and writes to paper-quick
 	$(BIN)/python -m reproduction $(if $(QUICK),--quick -o paper-quick,--publish docs/results/paper)
