@@ -293,16 +293,23 @@ def test_pipe_receives_the_bytes(tmp_path: Path) -> None:
 
 def test_concurrent_writers(tmp_path: Path) -> None:
     target = tmp_path / "out"
+    errors: list[Exception] = []
+
+    def write_and_read(number: int) -> None:
+        try:
+            write_result(target, str(number), "a.csv", "b.csv")
+            read_summary(target)
+        except Exception as error:
+            errors.append(error)
+
     write_result(target, "old", "a.csv", "b.csv")
-    writers = [
-        threading.Thread(target=write_result, args=(target, str(number), "a.csv", "b.csv"))
-        for number in range(8)
-    ]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(timeout=30)
-    read_summary(target)
+    for _ in range(5):
+        writers = [threading.Thread(target=write_and_read, args=(number,)) for number in range(8)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join(timeout=30)
+    assert not errors
     assert (target / "a.csv").read_text() == (target / "b.csv").read_text() != "old"
     assert names(tmp_path) == ["out"]
 

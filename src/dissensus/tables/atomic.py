@@ -157,12 +157,27 @@ def _exchange(folder: Path, target: Path, replaced: Collection[Path]) -> None:
     old.parent.rename(folder / "gone")  # from here on nothing is put back
 
 
+@contextmanager
+def unchanged(path: PathName) -> Iterator[None]:
+    """Keep other processes and threads from replacing a directory inside the block.
+
+    A directory that a killed process had moved aside is moved back first.
+    """
+    target = Path(os.path.realpath(path))
+    with ExitStack() as stack:
+        # A temporary folder is locked by its writer, the only one to replace what is inside.
+        if not is_temporary_name(target.parent.name):
+            with suppress(OSError):
+                stack.enter_context(locked(target.parent))
+                _put_back(target.parent)
+        yield
+
+
 def restore(path: PathName) -> None:
     """Move back a directory that a killed process had moved aside; wait if it is being replaced."""
-    target = Path(os.path.realpath(path))
-    if not target.exists():
-        with suppress(OSError), locked(target.parent):
-            _put_back(target.parent)
+    if not Path(path).exists():
+        with unchanged(path):
+            pass
 
 
 def _put_back(parent: Path) -> None:

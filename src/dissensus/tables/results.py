@@ -34,7 +34,7 @@ from dissensus._version import __version__
 from dissensus.errors import DataError, setting, setting_variable
 from dissensus.metrics import entropy_rows
 from dissensus.numerics import Array
-from dissensus.tables.atomic import atomic_directory, atomic_path, is_temporary_name, restore
+from dissensus.tables.atomic import atomic_directory, atomic_path, is_temporary_name, unchanged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,24 +57,24 @@ _FOR_SPREADSHEETS: ContextVar[bool] = ContextVar("for_spreadsheets", default=Fal
 
 def check_output(directory: Path, force: bool = False) -> None:
     """Refuse, before any work is done, a directory that holds something other than an earlier result."""
-    restore(directory)
-    if directory.exists() and not directory.is_dir():
-        raise DataError(f"{directory}: is a file; name a directory to write into")
-    if force or not directory.exists() or is_result_directory(directory):
-        return
-    if not all(is_temporary_name(file.name) for file in directory.iterdir()):
-        remedy = f"choose another directory, or use {setting('force', True)}"
-        raise DataError(f"{directory}: exists and was not written by dissensus; {remedy}")
+    with unchanged(directory):
+        if directory.exists() and not directory.is_dir():
+            raise DataError(f"{directory}: is a file; name a directory to write into")
+        if force or not directory.exists() or _summary(directory):
+            return
+        if not all(is_temporary_name(file.name) for file in directory.iterdir()):
+            remedy = f"choose another directory, or use {setting('force', True)}"
+            raise DataError(f"{directory}: exists and was not written by dissensus; {remedy}")
 
 
 def is_result_directory(directory: Path) -> bool:
     """Return True if the directory has a summary that dissensus wrote."""
-    return bool(_summary(directory))
+    with unchanged(directory):
+        return bool(_summary(directory))
 
 
 def _summary(directory: Path) -> dict[str, Any]:
     """Read the summary of a result directory; empty if there is none."""
-    restore(directory)
     try:
         content = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -89,7 +89,8 @@ def output_directory(directory: Path, force: bool = False) -> Iterator[Path]:
     Files of an earlier result that the new one does not have are removed.
     """
     check_output(directory, force)
-    earlier = set(_files(directory)).intersection(_summary(directory).get("files", []))
+    with unchanged(directory):
+        earlier = set(_files(directory)).intersection(_summary(directory).get("files", []))
     with atomic_directory(directory, lambda folder: earlier.difference(_files(folder))) as folder:
         yield folder
 
@@ -139,18 +140,21 @@ def file_digest(file: Path) -> str:
 
 def read_summary(directory: Path) -> dict[str, Any]:
     """Read the summary of a result, after checking that every file has the digest recorded in it."""
-    summary = _summary(directory)
-    if not summary:
-        remedy = "name one, or a *.safetensors file"
-        raise DataError(f"{directory}: is not a directory that dissensus wrote; {remedy}")
-    digests = summary.get(DIGESTS)
-    if summary.get("state") == "unfinished" or not isinstance(digests, dict):
-        raise DataError(f"{directory}: holds no finished result; run the command that made it again")
-    for name, digest in digests.items():
-        file = directory / name
-        if not (file.is_file() and file_digest(file) == digest):
-            problem = f"{name} {'was changed' if file.exists() else 'is missing'} since {SUMMARY} was written"
-            raise DataError(f"{directory}: {problem}; run the command that made it again")
+    with unchanged(directory):
+        summary = _summary(directory)
+        if not summary:
+            remedy = "name one, or a *.safetensors file"
+            raise DataError(f"{directory}: is not a directory that dissensus wrote; {remedy}")
+        digests = summary.get(DIGESTS)
+        if summary.get("state") == "unfinished" or not isinstance(digests, dict):
+            raise DataError(f"{directory}: holds no finished result; run the command that made it again")
+        for name, digest in digests.items():
+            file = directory / name
+            if not (file.is_file() and file_digest(file) == digest):
+                problem = (
+                    f"{name} {'was changed' if file.exists() else 'is missing'} since {SUMMARY} was written"
+                )
+                raise DataError(f"{directory}: {problem}; run the command that made it again")
     return summary
 
 
