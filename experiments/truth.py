@@ -34,8 +34,6 @@ from experiments.runner import (
 # The models from which the default was chosen, the simplest first; among equal means the first one wins.
 CANDIDATES: dict[str, Any] = {
     "majority": ds.MajorityVote(),
-    "one-coin": ds.OneCoin(),
-    "MACE": ds.MACE(),
     "Dawid–Skene": ds.DawidSkene(),
     "CBCC": ds.CBCC(),
     "IBCC": ds.IBCC(),

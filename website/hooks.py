@@ -38,7 +38,7 @@ GROUPS = {
         "MajorityVote",
     ],
     "Models of one true class": [
-        *("DawidSkene", "OneCoin", "LogLinear", "IBCC", "EBCC", "CBCC", "MACE"),
+        *("DawidSkene", "LogLinear", "IBCC", "EBCC", "CBCC"),
         *("models.confusion.gold_prior", "evaluate.gold.gold_accuracy", "evaluate.compare.choose_truth"),
     ],
     "Models of other answers": [
@@ -59,8 +59,7 @@ GROUPS = {
     "Annotators and judges": [
         *("annotator_verdicts", "annotators.verdicts.AnnotatorVerdicts", "judge_report"),
         *("judges.report.JudgeReport", "plan_labels", "annotators.plan.LabelPlan", "label_queue"),
-        *("annotators.plan.LabelQueue", "annotators.skill.annotator_skills"),
-        "annotators.skill.AnnotatorSkills",
+        "annotators.plan.LabelQueue",
     ],
     "Other packages": [
         *("training.torch_dataset", "training.soft_loss", "training.sample_weight_rows"),

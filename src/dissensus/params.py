@@ -11,9 +11,8 @@ An estimator declares each setting once, as a dataclass declares its fields, and
 
 :func:`declare` makes ``__init__``, its signature and two sections of the documentation of it. ``__init__``
 stores each argument under its own name and does nothing else, so that ``get_params``, ``set_params`` and
-``sklearn.base.clone`` work; rules are checked when work begins, never in ``__init__``. Functions whose first
-argument is ``self`` become methods of the base classes Model, Learner and GuidedClassifier. The last section
-reads sizes of memory and counts cores.
+``sklearn.base.clone`` work; rules are checked when work begins, never in ``__init__``.
+The last section reads sizes of memory and counts cores.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from inspect import Parameter
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from dissensus.errors import NotFittedError, ParameterError, UnknownSettingError, bad_parameter, did_you_mean
 
@@ -254,48 +253,6 @@ def _with_sections(story: str, settings: Mapping[str, Setting], attributes: Mapp
 # ---- methods of an estimator ----------------------------------------------------------------------------
 
 
-def get_params(self: Any, deep: bool = True) -> dict[str, Any]:
-    """Return the settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
-    params = {name: getattr(self, name) for name in self._settings}
-    for outer, value in [*params.items()] if deep else ():
-        if hasattr(value, "get_params") and not isinstance(value, type):
-            params |= {f"{outer}__{inner}": nested for inner, nested in value.get_params().items()}
-    return params
-
-
-def set_params(self: T, **params: Any) -> T:
-    """Change settings by name (``outer__inner`` reaches into nested estimators)."""
-    settings: Mapping[str, Setting] = type(self)._settings  # type: ignore[attr-defined]
-    for name, value in params.items():
-        outer, _, inner = name.partition("__")
-        if outer not in settings or (inner and not hasattr(getattr(self, outer), "set_params")):
-            names = ", ".join(settings) or "none"
-            raise ParameterError(f"{type(self).__name__} has no setting {name!r}; it has {names}")
-        if inner:
-            getattr(self, outer).set_params(**{inner: value})
-        else:
-            setattr(self, outer, value)
-    return self
-
-
-def check_params(self: Any) -> None:
-    """Check every setting that differs from its default against its rule."""
-    for name, setting in self._settings.items():
-        value = getattr(self, name)
-        if value is not setting.default and not setting.rule.holds(value):
-            raise bad_parameter(self, name, setting.rule.words, value)
-
-
-def representation(self: Any) -> str:
-    """Return the class name with the settings that differ from their defaults."""
-    changed = []
-    for name, setting in self._settings.items():
-        value, default = getattr(self, name), setting.default
-        if value is not default and not (type(value) is type(default) and bool(value == default)):
-            changed.append(f"{name}={value!r}")
-    return f"{type(self).__name__}({', '.join(changed)})"
-
-
 @contextmanager
 def fitted_copy(self: T) -> Iterator[T]:
     """Yield an unfitted copy to fit, whose state becomes this one's when the block ends well.
@@ -322,37 +279,65 @@ def with_settings(estimator: Any, settings: Mapping[str, Any]) -> Any:
     return fresh.set_params(**settings) if settings else fresh
 
 
-def is_fitted(self: Any) -> bool:
-    """Return True once the attribute that marks a fit is set."""
-    return self._fitted_by in vars(self)
-
-
-def check_fitted(self: Any) -> None:
-    """Raise a NotFittedError before the first fit."""
-    if not self.__sklearn_is_fitted__():
-        raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
-
-
-def sklearn_tags(self: Any) -> Any:
-    """Return the tags that scikit-learn's own helpers (``check_is_fitted``, pipelines) ask for."""
-    from sklearn.utils import Tags, TargetTags
-
-    return Tags(estimator_type=None, target_tags=TargetTags(required=False))
-
-
 class Estimator:
     """Methods that models, learners and classifiers have in common with scikit-learn's estimators."""
 
     _settings: ClassVar[Mapping[str, Setting]] = {}
     _arrays: ClassVar[tuple[str, ...]] = ()  # fitted arrays in a file
+    _fitted_by: ClassVar[str]  # attribute that marks a fit
 
-    get_params = get_params
-    set_params = set_params
-    check_params = check_params
-    __repr__ = representation
-    __sklearn_tags__ = sklearn_tags
-    __sklearn_is_fitted__ = is_fitted
-    _check_fitted = check_fitted
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
+        params = {name: getattr(self, name) for name in self._settings}
+        for outer, value in [*params.items()] if deep else ():
+            if hasattr(value, "get_params") and not isinstance(value, type):
+                params |= {f"{outer}__{inner}": nested for inner, nested in value.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name (``outer__inner`` reaches into nested estimators)."""
+        settings = self._settings
+        for name, value in params.items():
+            outer, _, inner = name.partition("__")
+            if outer not in settings or (inner and not hasattr(getattr(self, outer), "set_params")):
+                names = ", ".join(settings) or "none"
+                raise ParameterError(f"{type(self).__name__} has no setting {name!r}; it has {names}")
+            if inner:
+                getattr(self, outer).set_params(**{inner: value})
+            else:
+                setattr(self, outer, value)
+        return self
+
+    def check_params(self) -> None:
+        """Check every setting that differs from its default against its rule."""
+        for name, setting in self._settings.items():
+            value = getattr(self, name)
+            if value is not setting.default and not setting.rule.holds(value):
+                raise bad_parameter(self, name, setting.rule.words, value)
+
+    def __repr__(self) -> str:
+        """Return the class name with the settings that differ from their defaults."""
+        changed = []
+        for name, setting in self._settings.items():
+            value, default = getattr(self, name), setting.default
+            if value is not default and not (type(value) is type(default) and bool(value == default)):
+                changed.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags that scikit-learn's own helpers (``check_is_fitted``, pipelines) ask for."""
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return True once the attribute that marks a fit is set."""
+        return self._fitted_by in vars(self)
+
+    def _check_fitted(self) -> None:
+        """Raise a NotFittedError before the first fit."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
 
 
 # ---- the machine --------------------------------------------------------------------------------------

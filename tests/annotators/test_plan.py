@@ -23,12 +23,12 @@ from dissensus.annotators.plan import (
     people_left,
 )
 from dissensus.errors import DataError, DissensusError, ParameterError
-from dissensus.report.annotators import drifts, paces
 from dissensus.report.summary_cards import changes
 from dissensus.workflow.refine import Refinement
 from dissensus.workflow.runs import write_run
 from experiments.verdicts import SPAM, planted_crowd
 from tests.helpers.cli import run
+from tests.helpers.export_samples import choice
 
 QUICK = {"n_chains": 2, "n_jobs": 1}
 
@@ -278,9 +278,8 @@ def test_queue_label_studio_update_and_changes(tmp_path):
 
     def answer(k):
         new.append(f"new{k}@example.org")
-        value = {"choices": [f"c{rng.integers(3)}"]}
-        result = {"from_name": "label", "to_name": "text", "type": "choices", "value": value}
-        return {"id": k, "completed_by": {"email": new[-1]}, "result": [result]}
+        result = [choice("label", f"c{rng.integers(3)}")]
+        return {"id": k, "completed_by": {"email": new[-1]}, "result": result}
 
     # an export of Label Studio: it has its own ids, and ours in the data
     export = [
@@ -380,31 +379,3 @@ def test_a_run_remembers_its_columns_and_pseudonyms(old_and_new):
     quick_fit("old.csv", "hidden", "--anonymise")
     run("update", "hidden", "new.csv", "-o", "later", code=2)
     assert not Path("later").exists()
-
-
-# ---- times --------------------------------------------------------------------------------------------
-
-
-def test_pace_and_drift_by_hand():
-    # ten seconds per label with one pause; agreement 0 in the first ten labels, 1 in the last ten
-    labels = ds.Annotations.from_arrays([f"i{m:02d}" for m in range(20)], ["a"] * 20, ["x"] * 20)
-    when = 10.0 * np.arange(20)
-    when[10:] += 10_000
-    np.testing.assert_allclose(paces(labels, when), [10.0])
-    # variance 0, or 5/18 in each half of ten
-    for alike, expected in (
-        (np.repeat([0.0, 1.0], 10), [1.0, 0.0]),
-        (np.tile([0.0, 1.0], 10), [0.0, np.sqrt(2 * (5 / 18) / 10)]),
-    ):
-        np.testing.assert_allclose(np.ravel(drifts(labels, when, alike)), expected)
-
-
-def test_pages_show_the_pace_of_annotators(tmp_path):
-    crowd = ds.simulate(40, 6, 2, labels_per_item=6, seed=1).annotations
-    model, path = ds.FMM(2).fit(crowd), tmp_path / "page.html"
-    ds.write_report(crowd, model, path, held_out=[], times=np.arange(crowd.n_labels) * 3.0 + 1.7e9)
-    content = page_data(path)
-    assert len(content["annotators"]["pace"]) == 6
-    assert sum(part["n"] for part in content["time"]["bins"]) == crowd.n_labels
-    with pytest.raises(DissensusError, match="times were given"):
-        ds.write_report(crowd, model, tmp_path / "no.html", held_out=[], times=[1.0])

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +94,7 @@ def test_docs_show_what_the_commands_print() -> None:
 
 def test_output_without_a_command() -> None:
     text = run().stdout
-    assert all(f"dissensus {command}" in text for command in ("demo", "describe", "fit"))
+    assert all(f"  {command} " in text for command in ("demo", "describe", "fit"))
     assert run("--version").stdout == f"dissensus {__version__}\n"
 
 
@@ -149,14 +148,6 @@ def test_internal_error_names_the_debug_command(monkeypatch: pytest.MonkeyPatch)
     assert line.startswith("internal error (ZeroDivisionError")
     assert line.endswith("dissensus --debug describe votes.csv")
     assert "Traceback (most recent call last)" in run("describe", votes, "--debug", code=1).stderr
-
-
-def test_interrupt_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("dissensus.labels.description.describe", interrupted)
-    assert "interrupted" in failure("describe", write_votes(Path("votes.csv"), "i,a,x\n"), code=130)
 
 
 BAD: dict[str, tuple[str, str]] = {

@@ -11,6 +11,7 @@ import pytest
 
 import dissensus as ds
 from tests.helpers.cli import failure, random_votes, read_csv, run, write_votes
+from tests.helpers.export_samples import choice
 
 FMM = ["--model", "fmm", "-k", 3, "--test-size", 0, "--no-report"]
 MAJORITY = ["--model", "majority", "--test-size", 0, "--no-report"]
@@ -23,18 +24,8 @@ def describe(file: str) -> Any:
 
 def write_export(questions: dict[str, list[str]], n_tasks: int = 1) -> None:
     """Write an export of Label Studio; each annotator answers every question."""
-
-    def answer(name: str, value: str) -> dict[str, Any]:
-        return {"from_name": name, "to_name": "text", "type": "choices", "value": {"choices": [value]}}
-
-    annotations = [
-        {
-            "id": n,
-            "completed_by": n,
-            "result": [answer(name, values[n]) for name, values in questions.items()],
-        }
-        for n in range(2)
-    ]
+    results = [[choice(name, values[n]) for name, values in questions.items()] for n in range(2)]
+    annotations = [{"id": n, "completed_by": n, "result": result} for n, result in enumerate(results)]
     tasks = [{"id": 7 + m, "data": {"text": "hello"}, "annotations": annotations} for m in range(n_tasks)]
     Path("export.json").write_text(json.dumps(tasks))
 

@@ -26,10 +26,8 @@ ENDLESS = ["--model", "fmm", "-k", "60", "-s", "n_restarts=200", "-s", "tol=0", 
 
 
 def start(*words: Any, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
-    command = [*PROGRAM, *map(str, words)]
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False, **settings
-    )
+    settings = {"capture_output": True, "text": True, "timeout": 300} | settings
+    return subprocess.run([*PROGRAM, *map(str, words)], cwd=cwd, check=False, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -71,24 +69,18 @@ def test_exit_codes(words: list[str], code: int, tmp_path: Path) -> None:
 def test_closed_pipe_is_no_error(votes: Path, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [*PROGRAM, "describe", str(votes)]
     with os.fdopen(writing, "w") as closed:
-        done = subprocess.run(command, cwd=tmp_path, stdout=closed, stderr=subprocess.PIPE, check=False)
-    assert done.stderr == b""
+        streams = {"capture_output": False, "stdout": closed, "stderr": subprocess.PIPE}
+        done = start("describe", votes, cwd=tmp_path, **streams)
+    assert done.stderr == ""
 
 
 def terminal(*words: Any, cwd: Path) -> Any:
     """Start the program on a terminal of 100 columns."""
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
-    return pexpect.spawn(
-        PROGRAM[0],
-        [*PROGRAM[1:], *map(str, words)],
-        cwd=str(cwd),
-        env=environment | {"TERM": "xterm-256color"},
-        dimensions=(30, 100),
-        encoding="utf-8",
-        timeout=180,
-    )
+    command = [*PROGRAM, *map(str, words)]
+    settings = {"env": environment | {"TERM": "xterm-256color"}, "encoding": "utf-8", "timeout": 180}
+    return pexpect.spawn(command[0], command[1:], cwd=str(cwd), dimensions=(30, 100), **settings)
 
 
 def seen(text: str) -> str:
@@ -140,7 +132,8 @@ def test_stopped_search_saves_finished_trials(votes: Path, tmp_path: Path) -> No
     child.close()
     assert child.exitstatus == 130
     assert "Traceback" not in child.before
-    assert "interrupted; finished trials are saved in search" in child.before
+    expected = "interrupted; finished trials are saved in search; run the same command to resume"
+    assert expected in " ".join(child.before.split())
     assert {file.name for file in (tmp_path / "search").iterdir()} == {"search.jsonl", "summary.json"}
 
 

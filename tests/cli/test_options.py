@@ -11,21 +11,10 @@ from tests.helpers.cli import COMMANDS, read_csv, run, write_votes
 
 
 def test_values_of_options() -> None:
-    for text, values in (
-        ("3:6", [3, 4, 5, 6]),
-        ("1, 8:9", [1, 8, 9]),
-        ("bp,vb", ["bp", "vb"]),
-        ("none,0.5", [None, 0.5]),
-    ):
-        assert parse_values(text) == values
-    for text, value in (
-        (".3", 0.3),
-        ("2,2,1.5", [2.0, 2.0, 1.5]),
-        ("[2, 1]", [2, 1]),
-        ("vb", "vb"),
-        ("none", None),
-    ):
-        assert parse_value(text) == value
+    lists = {"3:6": [3, 4, 5, 6], "1, 8:9": [1, 8, 9], "bp,vb": ["bp", "vb"], "none,0.5": [None, 0.5]}
+    assert {text: parse_values(text) for text in lists} == lists
+    values = {".3": 0.3, "2,2,1.5": [2.0, 2.0, 1.5], "[2, 1]": [2, 1], "vb": "vb", "none": None}
+    assert {text: parse_value(text) for text in values} == values
 
 
 def test_classes_are_separated_by_commas_or_repeated() -> None:

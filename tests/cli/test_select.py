@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.helpers.cli import failure, read_csv, run
+from tests.helpers.cli import read_csv, run
 
 
 @pytest.mark.slow
@@ -25,14 +24,3 @@ def test_best_cell_of_the_grid_is_fitted(crowd: Path) -> None:
     assert {name: summary["settings"][name] for name in winner} == winner
     assert set(summary["search"]["gains"]) == {"FMM", "counts"}
     assert Path("search/labels.csv").is_file()
-
-
-def test_interrupted_search_says_how_to_resume(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("dissensus.evaluate.select.ranked", interrupted)
-    words = ["select", crowd / "annotations.csv", "-m", "fmm", "-k", "2", "--repeats", 1, "-j", 1, "-o", "s"]
-    expected = "interrupted; finished trials are saved in s; run the same command to resume"
-    assert failure(*words, code=130) == expected
-    assert Path("s/search.jsonl").is_file()

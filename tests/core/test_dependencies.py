@@ -40,9 +40,7 @@ def test_nothing_under_the_gpl_ships() -> None:
     from importlib.metadata import PackageNotFoundError, metadata
 
     extras = PROJECT["project"]["optional-dependencies"]
-    for name in names(
-        [*PROJECT["project"]["dependencies"], *(one for extra in extras.values() for one in extra)]
-    ):
+    for name in names(sum(extras.values(), PROJECT["project"]["dependencies"])):
         try:
             about = metadata(name)
         except PackageNotFoundError:
@@ -64,9 +62,8 @@ def test_versions_with_known_faults_are_left_out() -> None:
 def test_a_release_is_built_from_hashes_and_actions_are_pinned() -> None:
     lines = [line for line in (ROOT / "release.lock").read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
-    known = dict(
-        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
-    )
+    constraints = (ROOT / "constraints.txt").read_text().splitlines()
+    known = dict(line.split("==") for line in constraints if "==" in line)
     for line in lines:
         name, version = line.split(" ")[0].split("==")
         assert known.get(name, version) == version, line

@@ -31,6 +31,12 @@ def test_importing_loads_nothing_heavy() -> None:
     assert heavy_modules_after("import dissensus; dir(dissensus); dissensus.__version__") == []
 
 
+def test_constructors_of_learners_load_nothing_large() -> None:
+    learners = "ds.LDLNM(); ds.GuidedClassifier(); ds.text.SoftmaxRegression(); ds.text.FineTunedEncoder()"
+    loaded = heavy_modules_after(f"import dissensus as ds; {learners}")
+    assert {"torch", "sentence_transformers", "sklearn", "transformers"}.isdisjoint(loaded)
+
+
 def test_importing_is_quick() -> None:
     # Processor time, and the best of several: the machine may be busy with something else.
     code = "import time; start = time.process_time(); import dissensus; print(time.process_time() - start)"
@@ -71,6 +77,5 @@ def test_neither_a_fit_nor_a_search_on_processes_loads_the_machinery_of_large_ru
 
 @pytest.mark.slow
 def test_every_public_name_loads() -> None:
-    assert (
-        run("import dissensus as ds; print(all(getattr(ds, name) is not None for name in dir(ds)))") == "True"
-    )
+    code = "import dissensus as ds; print(all(getattr(ds, name) is not None for name in dir(ds)))"
+    assert run(code) == "True"

@@ -16,6 +16,7 @@ import pytest
 
 import dissensus as ds
 from tests.helpers.docs import DOCS, run_page
+from tests.helpers.export_samples import choice
 from tests.helpers.sizes import usually
 
 
@@ -47,11 +48,7 @@ def prepare_scale() -> dict[str, Any]:
 
 def prepare_importing() -> dict[str, Any]:
     copy_canteen()
-    result = {"from_name": "mood", "to_name": "text", "type": "choices"}
-    answers = [
-        {"completed_by": who, "result": [{**result, "value": {"choices": [mood]}}]}
-        for who, mood in ((1, "good"), (2, "bad"))
-    ]
+    answers = [{"completed_by": n, "result": [choice("mood", mood)]} for n, mood in ((1, "good"), (2, "bad"))]
     task = {"data": {"text": "Great, soup again."}, "annotations": answers}
     Path("project-1.json").write_text(json.dumps([{"id": number, **task} for number in range(3)]))
     from sklearn.linear_model import LogisticRegression

@@ -25,14 +25,9 @@ def block(after: str, language: str) -> str:
 
 @pytest.mark.slow
 def test_python_example_prints_the_output_shown(tmp_path: Path) -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", block("## Python", "python")],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert finished.stdout.strip() == block("\nprints\n", "text").strip()
+    command = [sys.executable, "-c", block("## Python", "python")]
+    printed = subprocess.check_output(command, text=True, cwd=tmp_path)
+    assert printed.strip() == block("\nprints\n", "text").strip()
 
 
 @pytest.mark.slow

@@ -142,11 +142,8 @@ def test_tied_default_is_chosen() -> None:
 
 
 def test_simplest_model_wins_ties() -> None:
-    tied = [
-        row("hpgm", -1.0, -1.0),
-        row("cbcc", -1.001, -1.001, noise=1),
-        row("fmm", -1.002, -1.002, noise=2),
-    ]
+    names = ("hpgm", "cbcc", "fmm")
+    tied = [row(name, -1 - n / 1000, -1 - n / 1000, noise=n) for n, name in enumerate(names)]
     for table in (tied, tied[::-1]):
         choice = _chosen(with_gaps(table), "population", None)
         assert name_of(choice.model) == "fmm"

@@ -15,16 +15,8 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluate import recovery
 from dissensus.evaluate.bootstrap import Resamples
-from dissensus.evaluate.recovery import (
-    Design,
-    Recovery,
-    adapt_sizes,
-    additive,
-    best_in_hindsight,
-    efficiency_words,
-    label_efficiency,
-)
 from dissensus.labels.rows import pairs_per_item
 from dissensus.metrics import kl, kl_rows
 from dissensus.models.counting import SMOOTHING_GRID
@@ -33,9 +25,8 @@ from dissensus.models.counting import SMOOTHING_GRID
 @pytest.fixture(scope="module")
 def crowd() -> ds.Annotations:
     """Simulate twelve labels per item, three repeated pairs, and two items with fewer annotators."""
-    simulated = ds.simulate(
-        40, 20, 3, n_item_clusters=3, n_annotator_clusters=2, labels_per_item=12, alpha=0.5
-    ).annotations
+    shape = {"n_item_clusters": 3, "n_annotator_clusters": 2, "labels_per_item": 12}
+    simulated = ds.simulate(40, 20, 3, **shape, alpha=0.5).annotations
     ids = simulated.items[simulated.item], simulated.annotators[simulated.annotator], simulated.label
     few = np.isin(simulated.item, [3, 7]) & (np.arange(simulated.n_labels) % 2 == 0)
     rows = np.concatenate([np.flatnonzero(~few), [0, 13, 200]])
@@ -48,7 +39,9 @@ def pairs(annotations: ds.Annotations) -> set[tuple[Any, Any]]:
     return set(zip(items, annotations.annotators[annotations.annotator], strict=True))
 
 
-def measured(annotations: ds.Annotations, models: Any = None, *args: Any, **settings: Any) -> Recovery:
+def measured(
+    annotations: ds.Annotations, models: Any = None, *args: Any, **settings: Any
+) -> recovery.Recovery:
     """Run a small recovery in this process."""
     models = {"fmm": [ds.FMM(2), ds.FMM(4)], "pgm": ds.PGM(3, 2, max_iter=20)} if models is None else models
     options = {"pool": 6, "min_reserved": 5, "n_draws": 3, "n_jobs": 1, "n_boot": 200} | settings
@@ -59,7 +52,7 @@ def measured(annotations: ds.Annotations, models: Any = None, *args: Any, **sett
 
 
 def test_pool_and_reserved_pairs_are_disjoint(crowd: ds.Annotations) -> None:
-    design = Design.of(crowd, 6, 5, 0, 1e-5)
+    design = recovery.Design.of(crowd, 6, 5, 0, 1e-5)
     assert design.n_left_out == 2
     assert design.pool.n_items == design.reserved.n_items == 38
     assert set(pairs_per_item(design.pool)) == {6}
@@ -71,7 +64,7 @@ def test_pool_and_reserved_pairs_are_disjoint(crowd: ds.Annotations) -> None:
 
 
 def test_labels_shown_are_nested(crowd: ds.Annotations) -> None:
-    design = Design.of(crowd, 6, 5, 0, 1e-5)
+    design = recovery.Design.of(crowd, 6, 5, 0, 1e-5)
     shown = [design.shown(R, 1) for R in range(1, 7)]
     for R, labels in enumerate(shown, start=1):
         assert set(pairs_per_item(labels)) == {R}
@@ -83,7 +76,7 @@ def test_labels_shown_are_nested(crowd: ds.Annotations) -> None:
 def test_reference_and_floor_by_hand() -> None:
     # one item, eight annotators, four of them reserved
     annotations = ds.Annotations.from_arrays(["i"] * 8, list("abcdefgh"), list("xxxxxxyy"))
-    design = Design.of(annotations, 4, 4, 0, 1e-5)
+    design = recovery.Design.of(annotations, 4, 4, 0, 1e-5)
     y = int((design.reserved.label == 1).sum())
     assert design.reference.tolist() == [[1 - y / 4, y / 4]]
     # all labels estimate the truth, a quarter of them y; four are drawn: Σ_k Bin(k; 4, ¼) KL(k/4 ‖ ¼)
@@ -100,7 +93,7 @@ def test_default_sizes_adapt_to_the_data() -> None:
         ([20] * 5 + [6] * 95, (3, 3)),  # five are too few, and a tenth has 6
         ([2] + [1] * 30, (1, 1)),  # the only item with two
     ):
-        assert adapt_sizes(np.array(sizes), None, None) == expected
+        assert recovery.adapt_sizes(np.array(sizes), None, None) == expected
 
 
 def test_notes(crowd: ds.Annotations) -> None:
@@ -118,10 +111,8 @@ def test_notes(crowd: ds.Annotations) -> None:
 
 def labels_of_sizes(sizes: list[int]) -> ds.Annotations:
     """Return items with these numbers of annotators."""
-    items = np.repeat(np.arange(len(sizes)), sizes)
-    return ds.Annotations.from_arrays(
-        items, np.concatenate([*map(np.arange, sizes)]), np.arange(len(items)) % 2
-    )
+    items, annotators = np.repeat(np.arange(len(sizes)), sizes), np.concatenate([*map(np.arange, sizes)])
+    return ds.Annotations.from_arrays(items, annotators, np.arange(len(items)) % 2)
 
 
 def test_too_few_labels_suggest_other_settings() -> None:
@@ -129,36 +120,36 @@ def test_too_few_labels_suggest_other_settings() -> None:
     annotations = labels_of_sizes([9, 7] + [3] * 18)
     advice = "pool=4, min_reserved=3, labels_shown=[1, 2, 4] keeps 2 of 20 items"
     with pytest.raises(DataError, match=re.escape(advice)):
-        Design.of(annotations, 8, 6, 0, 1e-5)
-    assert Design.of(annotations, 4, 3, 0, 1e-5).pool.n_items == 2
+        recovery.Design.of(annotations, 8, 6, 0, 1e-5)
+    assert recovery.Design.of(annotations, 4, 3, 0, 1e-5).pool.n_items == 2
     with pytest.raises(DataError, match="items need at least two"):
-        Design.of(labels_of_sizes([1, 1]), 8, 6, 0, 1e-5)
+        recovery.Design.of(labels_of_sizes([1, 1]), 8, 6, 0, 1e-5)
 
 
 # ---- smoothed counts ----------------------------------------------------------------------------------
 
 
 def test_best_smoothing_of_the_grid(crowd: ds.Annotations) -> None:
-    design = Design.of(crowd, 6, 5, 0, 1e-5)
+    design = recovery.Design.of(crowd, 6, 5, 0, 1e-5)
     tables = [design.shown(3, draw).counts for draw in range(2)]
 
     def mean_kl(strength: float) -> float:
-        return float(np.mean([kl(design.reference, additive(table, strength)) for table in tables]))
+        return float(np.mean([kl(design.reference, recovery.additive(table, strength)) for table in tables]))
 
-    result = best_in_hindsight(design, tables)
+    result = recovery.best_in_hindsight(design, tables)
     assert mean_kl(result) == pytest.approx(min(map(mean_kl, SMOOTHING_GRID)), rel=1e-12)
 
 
 def test_label_efficiency_by_hand() -> None:
     curve = (0.4, 0.3, 0.2, 0.2)
-    assert label_efficiency(0.4, curve) == 1
-    assert label_efficiency(0.375, curve) == pytest.approx(1.25, rel=1e-12)
-    assert label_efficiency(0.25, curve) == pytest.approx(2.5, rel=1e-12)
-    assert label_efficiency(0.19, curve) == math.inf
-    assert label_efficiency(0.41, curve) == 0
+    assert recovery.label_efficiency(0.4, curve) == 1
+    assert recovery.label_efficiency(0.375, curve) == pytest.approx(1.25, rel=1e-12)
+    assert recovery.label_efficiency(0.25, curve) == pytest.approx(2.5, rel=1e-12)
+    assert recovery.label_efficiency(0.19, curve) == math.inf
+    assert recovery.label_efficiency(0.41, curve) == 0
     # an increase of the curve is ignored
-    assert label_efficiency(0.25, (0.4, 0.3, 0.35, 0.2)) == pytest.approx(3.5, rel=1e-12)
-    assert [efficiency_words(x, 8) for x in (math.inf, 0.0, 2.54)] == ["> 8", "< 1", "2.5"]
+    assert recovery.label_efficiency(0.25, (0.4, 0.3, 0.35, 0.2)) == pytest.approx(3.5, rel=1e-12)
+    assert [recovery.efficiency_words(x, 8) for x in (math.inf, 0.0, 2.54)] == ["> 8", "< 1", "2.5"]
 
 
 # ---- intervals ----------------------------------------------------------------------------------------
@@ -183,7 +174,7 @@ def test_intervals_over_items_and_draws() -> None:
 def test_results_by_hand(crowd: ds.Annotations) -> None:
     """Compare with closed-form models, which need no seed."""
     result = measured(crowd, {"votes": ds.MajorityVote(), "counts 1": ds.EmpiricalDistribution(1.0)}, (3,))
-    design = Design.of(crowd, 6, 5, 0, 1e-5)
+    design = recovery.Design.of(crowd, 6, 5, 0, 1e-5)
     for row in result.results:
         model = ds.MajorityVote() if row.name == "votes" else ds.EmpiricalDistribution(1.0)
         for draw in range(3):
@@ -214,11 +205,8 @@ def test_best_of_a_group_and_paired_differences(crowd: ds.Annotations) -> None:
     assert rows[0]["model"] == result.best("fmm", 2).model
     with pytest.raises(DataError, match="fmm with 2"):
         result.best("fmm", 3)
-    difference, pgm, fmm = (
-        result.difference("pgm", "fmm", 4),
-        result.best("pgm", 4).kl,
-        result.best("fmm", 4).kl,
-    )
+    pgm, fmm = (result.best(name, 4).kl for name in ("pgm", "fmm"))
+    difference = result.difference("pgm", "fmm", 4)
     assert difference.value == pytest.approx(pgm.value - fmm.value, rel=1e-9)
     assert difference.high - difference.low < fmm.high - fmm.low
     values = json.loads(json.dumps(result.to_dict()))

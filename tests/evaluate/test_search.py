@@ -15,20 +15,9 @@ from scipy.stats import spearmanr
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluate.search import (
-    JOURNAL_FILE,
-    DevItems,
-    HeldOutLabels,
-    SearchData,
-    cells_of,
-    criterion_of,
-    open_journal,
-    split_halves,
-)
+from dissensus.evaluate import search
 from dissensus.evaluate.select import CellScores, Selection, gain
-from dissensus.evaluate.tasks import stream_seed, trial_copy
 from dissensus.labels.rows import pair_items, pairs_per_item, random_ranks
-from dissensus.params import with_settings
 
 
 @pytest.fixture(scope="module")
@@ -58,29 +47,13 @@ def test_random_ranks_within_items(crowd: ds.Annotations, repeated: ds.Annotatio
 
 
 def test_cells_of_a_grid() -> None:
-    cells = cells_of({"a": range(2), "b": ["x", "y"], "c": 5})
+    cells = search.cells_of({"a": range(2), "b": ["x", "y"], "c": 5})
     assert cells == [{"a": a, "b": b, "c": 5} for a in (0, 1) for b in ("x", "y")]
-    assert cells_of([{"a": [1, 2]}, {"a": 2}, {"b": None}]) == [{"a": 1}, {"a": 2}, {"b": None}]
-    assert [type(value) for value in cells_of({"a": np.arange(2)})[1].values()] == [int]
+    assert search.cells_of([{"a": [1, 2]}, {"a": 2}, {"b": None}]) == [{"a": 1}, {"a": 2}, {"b": None}]
+    assert [type(value) for value in search.cells_of({"a": np.arange(2)})[1].values()] == [int]
     for empty in ([], {"a": []}):
         with pytest.raises(ParameterError, match="grid"):
-            cells_of(empty)
-
-
-def test_trial_copies() -> None:
-    model = ds.PGM(3, 2, n_jobs=-1, seed=5)
-    other = with_settings(model, {"n_item_clusters": 7})
-    assert (model.n_item_clusters, other.n_item_clusters) == (3, 7)
-    trial = trial_copy(model, 99, ["n_item_clusters"])
-    assert (trial.seed, trial.n_jobs, model.seed, model.n_jobs) == (99, 1, 5, -1)
-    assert trial_copy(model, 99, ["seed"]).seed == 5
-
-
-def test_stream_seeds() -> None:
-    assert stream_seed(0, {"k": 1, "l": 2}, 3) == stream_seed(0, {"l": 2, "k": 1}, 3)
-    others = {stream_seed(0, {"k": 1}, 3), stream_seed(1, {"k": 1}, 3), stream_seed(0, {"k": 1}, 4)}
-    assert len(others) == 3
-    assert all(0 <= seed < 2**32 for seed in others)
+            search.cells_of(empty)
 
 
 # ---- criteria -----------------------------------------------------------------------------------------
@@ -88,34 +61,34 @@ def test_stream_seeds() -> None:
 
 def test_halves_consist_of_whole_pairs(crowd: ds.Annotations, repeated: ds.Annotations) -> None:
     for seed in range(20):
-        applied, hidden = split_halves(repeated, seed)
+        applied, hidden = search.split_halves(repeated, seed)
         assert pairs_per_item(applied).tolist() == pairs_per_item(hidden).tolist() == [1, 1]
         assert not set(zip(applied.item, applied.annotator, strict=True)) & set(
             zip(hidden.item, hidden.annotator, strict=True)
         )
         assert applied.n_labels + hidden.n_labels == 5
-    applied, hidden = split_halves(crowd, 0)  # five pairs per item
+    applied, hidden = search.split_halves(crowd, 0)  # five pairs per item
     assert (set(pairs_per_item(applied)), set(pairs_per_item(hidden))) == ({3}, {2})
 
 
 def test_dev_items_by_hand(crowd: ds.Annotations) -> None:
     train, dev = crowd[:30], crowd[30:]
-    applied, hidden = split_halves(dev, 4)
+    applied, hidden = search.split_halves(dev, 4)
     by_hand = ds.FMM(2).fit(train).apply(applied).score(hidden)
-    assert DevItems(dev)(ds.FMM(2), train, 4) == by_hand
+    assert search.DevItems(dev)(ds.FMM(2), train, 4) == by_hand
 
 
 def test_criteria_by_name(crowd: ds.Annotations) -> None:
-    assert criterion_of("held-out", None, 0.1) == HeldOutLabels(0.1)
-    assert criterion_of("dev", crowd, 0.2) == DevItems(crowd, 0.2)
+    assert search.criterion_of("held-out", None, 0.1) == search.HeldOutLabels(0.1)
+    assert search.criterion_of("dev", crowd, 0.2) == search.DevItems(crowd, 0.2)
     with pytest.raises(ParameterError, match="a function, 'held-out' or 'dev'"):
-        criterion_of("aic", None, 0.2)
+        search.criterion_of("aic", None, 0.2)
     with pytest.raises(ParameterError, match="test_size"):
-        criterion_of("held-out", None, 1.0)
+        search.criterion_of("held-out", None, 1.0)
     train, hidden = crowd.split_labels(0.3, 7)
-    assert HeldOutLabels(0.3)(ds.FMM(3), crowd, 7) == ds.FMM(3).fit(train).score(hidden)
+    assert search.HeldOutLabels(0.3)(ds.FMM(3), crowd, 7) == ds.FMM(3).fit(train).score(hidden)
     with pytest.raises(DataError, match="too few to hide"):
-        HeldOutLabels(0.001)(ds.FMM(1), crowd, 0)
+        search.HeldOutLabels(0.001)(ds.FMM(1), crowd, 0)
 
 
 def test_trials_share_a_split(crowd: ds.Annotations) -> None:
@@ -125,9 +98,9 @@ def test_trials_share_a_split(crowd: ds.Annotations) -> None:
             return super().fit(annotations)
 
     seen: list[ds.Annotations] = []
-    data = SearchData(crowd, HeldOutLabels())
+    data = search.SearchData(crowd, search.HeldOutLabels())
     result = [data.scores([Spy(2)], seed)[0] for seed in (0, 0, 1)]
-    assert result == [HeldOutLabels()(ds.FMM(2), crowd, seed) for seed in (0, 0, 1)]
+    assert result == [search.HeldOutLabels()(ds.FMM(2), crowd, seed) for seed in (0, 0, 1)]
     assert seen[0] is seen[1]
     assert seen[1] is not seen[2]
 
@@ -166,17 +139,17 @@ def test_stability_by_hand() -> None:
 
 
 def lines_of(directory: Path) -> list[str]:
-    return (directory / JOURNAL_FILE).read_text().splitlines()
+    return (directory / search.JOURNAL_FILE).read_text().splitlines()
 
 
 def test_journal_drops_an_incomplete_line(tmp_path: Path) -> None:
-    with open_journal(tmp_path, {"seed": 1}) as journal:
+    with search.open_journal(tmp_path, {"seed": 1}) as journal:
         journal.write({"a": -math.inf})
         journal.write({"b": "später"})
-    content = (tmp_path / JOURNAL_FILE).read_bytes()
+    content = (tmp_path / search.JOURNAL_FILE).read_bytes()
     for length in range(content.rfind(b"\n", 0, -1) + 1, len(content)):
-        (tmp_path / JOURNAL_FILE).write_bytes(content[:length])
-        with open_journal(tmp_path, {"seed": 1}) as journal:
+        (tmp_path / search.JOURNAL_FILE).write_bytes(content[:length])
+        with search.open_journal(tmp_path, {"seed": 1}) as journal:
             assert journal.lines == [{"a": -math.inf}]
             journal.write({"c": 3})
         assert [json.loads(line) for line in lines_of(tmp_path)[1:]] == [{"a": -math.inf}, {"c": 3}]
@@ -195,21 +168,21 @@ def test_journal_drops_an_incomplete_line(tmp_path: Path) -> None:
     ],
 )
 def test_difference_between_searches(tmp_path: Path, before: Any, after: Any, message: str) -> None:
-    with open_journal(tmp_path, before):
+    with search.open_journal(tmp_path, before):
         pass
     line = re.escape(f"another search ({message})")
-    with pytest.raises(DataError, match=line), open_journal(tmp_path, after):
+    with pytest.raises(DataError, match=line), search.open_journal(tmp_path, after):
         pass
 
 
 def test_locked_and_invalid_journals(tmp_path: Path) -> None:
     in_use = pytest.raises(DataError, match="another search is writing")
-    with open_journal(tmp_path, {}), in_use, open_journal(tmp_path, {}):
+    with search.open_journal(tmp_path, {}), in_use, search.open_journal(tmp_path, {}):
         pass
     header = '{"format": "dissensus search 1"}\n'
     for content in ("", "item,label\n", '{"format": "other"}\n', header + '{"a: 1}\n'):
-        (tmp_path / JOURNAL_FILE).write_text(content)
-        with pytest.raises(DataError, match=JOURNAL_FILE), open_journal(tmp_path, {}):
+        (tmp_path / search.JOURNAL_FILE).write_text(content)
+        with pytest.raises(DataError, match=search.JOURNAL_FILE), search.open_journal(tmp_path, {}):
             pass
 
 
@@ -217,7 +190,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    with open_journal(tmp_path, {}) as journal:
+    with search.open_journal(tmp_path, {}) as journal:
         journal.write({"a": 1})
         monkeypatch.setattr("os.fsync", full)
         with pytest.raises(DataError, match=r"no space left on device.*free some space"):

@@ -77,10 +77,8 @@ def test_stores_are_pickled_by_path(crowd: Annotations, store: Path) -> None:
 def test_other_store_at_the_same_path_is_rejected(client: Any, store: Path, tmp_path: Path) -> None:
     annotations = ds.read_annotations(store)
     annotations = StoredAnnotations.of(annotations, StoreOrigin(store, "0" * 64))
-    with (
-        ds.resources(cluster=client),
-        pytest.raises(DataError, match="the labels on this worker's machine differ"),
-    ):
+    line = "the labels on this worker's machine differ"
+    with ds.resources(cluster=client), pytest.raises(DataError, match=line):
         ds.select(annotations, ds.FMM(), {"n_item_clusters": [2]}, repeats=1)
 
 
@@ -106,10 +104,8 @@ def test_store_missing_on_a_worker(client: Any, store: Path, tmp_path: Path) -> 
     moved = shutil.copytree(store, tmp_path / "votes.store")
     annotations = ds.read_annotations(moved)
     moved.rename(tmp_path / "away")
-    with (
-        ds.resources(cluster=client),
-        pytest.raises(DataError, match=r"votes\.store: not reachable from the worker on \S+; put the store"),
-    ):
+    line = r"votes\.store: not reachable from the worker on \S+; put the store"
+    with ds.resources(cluster=client), pytest.raises(DataError, match=line):
         ds.select(annotations, ds.FMM(), {"n_item_clusters": [2]}, repeats=1)
 
 

@@ -26,7 +26,6 @@ from reproduction.plan import PARTS, Plan, Scale
 from reproduction.results import Results
 from reproduction.run import Reproduction, reproduce, request
 from reproduction.tables import answer_summary, answer_table, verdict_of
-from reproduction.tsne import project_2d
 from tests.helpers.encoder import write_encoder
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
@@ -40,9 +39,7 @@ def write_crowd(folder: Path, seed: int, *, text: bool) -> None:
     ).annotations
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True)
-    columns = {"item": labels.items[labels.item], "annotator": labels.annotators[labels.annotator]}
-    columns["label"] = labels.classes[labels.label]
-    pd.DataFrame(columns).to_csv(folder / "annotations.csv", index=False)
+    labels.to_frame().to_csv(folder / "annotations.csv", index=False)
     top = labels.counts.argmax(axis=1)
     gold = {"item": labels.items, "label": labels.classes[top]}
     pd.DataFrame(gold).to_csv(folder / "gold.csv", index=False)
@@ -241,21 +238,6 @@ def test_invalid_input_is_one_line_and_writes_nothing(crowds: Path, tmp_path: Pa
     assert "weather_sentiment_amt" in default.absent
 
 
-def test_an_interrupted_run_says_what_is_kept(
-    crowds: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
-    def interrupted(directory: Path, **_: Any) -> None:
-        if finished:
-            (directory / "cells").mkdir()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("reproduction.__main__.reproduce", interrupted)
-    words = ["--data", str(crowds), "--sets", "tones", "--only", "table1", "-o", str(tmp_path / "out")]
-    for finished, message in ((False, "nothing was written"), (True, "finished cells are in")):  # noqa: B007
-        assert main(words) == 130
-        assert message in capsys.readouterr().err
-
-
 def test_the_authors_files_are_read(tmp_path: Path) -> None:
     columns = ["message_id", "worker_id", "label", "message", "platform", "label_vector"]
     folder = tmp_path / "jobs" / "jobsQ1" / "splits"
@@ -312,16 +294,6 @@ def test_a_blend_takes_the_best_weight_on_dev() -> None:
     np.testing.assert_allclose(weight, 0.7, rtol=1e-12)
 
 
-def test_tsne_keeps_planted_groups_apart() -> None:
-    pytest.importorskip("openTSNE")
-    rng, group = np.random.default_rng(0), np.arange(60) % 3
-    points = project_2d(rng.normal(size=(60, 10)) + 12 * np.eye(10)[group], perplexity=10, n_iter=250)
-    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
-    np.fill_diagonal(distances, np.inf)
-    assert np.mean(group[distances.argmin(axis=1)] == group) > 0.98  # nearest neighbours share their group
-    assert project_2d(np.eye(3)).shape == (3, 2)
-
-
 @pytest.mark.data
 def test_printed_figures_agree_with_the_papers_source(data_dir: Path) -> None:
     """Read every figure of Tables 2 and 3 from the LaTeX source, row by row."""
@@ -359,13 +331,6 @@ def test_table_1_is_about_these_data(data_dir: Path) -> None:
         assert abs(entropy(counts / counts.sum(axis=1, keepdims=True)) - summary.entropy) < 0.001
         constant = np.tile(data.gold["train"].mean(axis=0), (500, 1))
         assert abs(kl(data.gold["test"], constant) - printed.KL["fmm"][name].value) < 0.005
-
-
-@pytest.mark.data
-def test_fmm_describes_the_labels_of_jq1(data_dir: Path) -> None:
-    train = load("jq1", data_dir / "jq1").parts["train"]
-    values = [measures.cluster_divergence(train, "fmm", {"n_item_clusters": 14}, seed) for seed in range(3)]
-    assert np.mean(values) <= 0.18  # printed: 0.193
 
 
 # ---- one cell, computed independently -------------------------------------------------------------------

@@ -6,8 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from benchmarks import speed
 
@@ -19,9 +18,7 @@ check_limit("seconds", 3.0, 2.0)
 """
 
 
-def test_the_latest_figures_are_shown_with_their_limits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_latest_figures_are_shown_with_their_limits(tmp_path: Path, monkeypatch: Any) -> None:
     package = tmp_path / "invented_parts"
     package.mkdir()
     (package / "broken.py").write_text("raise SystemExit(3)")

@@ -19,7 +19,7 @@ import tempfile
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import dissensus as ds
+from tests.helpers.export_samples import choice
 from tests.helpers.reading import rows_of
 
 Label = tuple[str, str, str]
@@ -61,9 +62,8 @@ class Crowd:
     def from_seed(cls, seed: int) -> Crowd:
         """Draw six to twelve items, three to five annotators and two to four answers."""
         rng = random.Random(seed)
-        items = rng.sample(
-            [*ODD_IDS, *IDS_WITH_BREAKS, *(f"item-{n}" for n in range(20))], rng.randint(6, 12)
-        )
+        ids = [*ODD_IDS, *IDS_WITH_BREAKS, *(f"item-{n}" for n in range(20))]
+        items = rng.sample(ids, rng.randint(6, 12))
         annotators = rng.sample([*ODD_IDS[:12], *(f"w{n}" for n in range(9))], rng.randint(3, 5))
         answers = rng.sample(ANSWERS, rng.randint(2, 4))
         labels = [(i, a, rng.choice(answers)) for i in items for a in annotators if rng.random() < 0.8]
@@ -101,34 +101,31 @@ def long_rows(crowd: Crowd) -> tuple[list[str], list[list[str]], dict[str, str]]
     columns = {"item": crowd.rng.choice(ITEM_NAMES), "annotator": crowd.rng.choice(ANNOTATOR_NAMES)}
     columns["label"] = crowd.rng.choice(LABEL_NAMES)
     others = crowd.rng.sample(["comment", "started at", "batch", "text"], crowd.rng.randint(0, 3))
-    texts = crowd.texts()
-    values_of: dict[str, Callable[[str], str]] = {
-        "comment": lambda item: crowd.remark(),
-        "started at": lambda item: crowd.time(),
-        "batch": lambda item: "b1",
-        "text": lambda item: texts[item],
-    }
-    header = [*columns.values(), *others]
+    header, texts = [*columns.values(), *others], crowd.texts()
     crowd.rng.shuffle(header)
     rows = []
-    for item, annotator, label in crowd.labels:
-        values = {columns["item"]: item, columns["annotator"]: annotator, columns["label"]: label}
-        values |= {name: values_of[name](item) for name in others}
+    for label in crowd.labels:
+        values = dict(zip(columns.values(), label, strict=True)) | {"batch": "b1", "text": texts[label[0]]}
+        for name in others:
+            if name in ("comment", "started at"):
+                values[name] = crowd.remark() if name == "comment" else crowd.time()
         rows.append([values[name] for name in header])
     return header, rows, columns
+
+
+def csv_text(rows: Iterable[Iterable[Any]], **dialect: Any) -> str:
+    sink = io.StringIO()
+    csv.writer(sink, **dialect).writerows(rows)
+    return sink.getvalue()
 
 
 def delimited(crowd: Crowd, folder: Path, *, zipped: bool = False) -> Export:
     """Write CSV with any delimiter, line end, quoting and byte-order mark."""
     header, rows, columns = long_rows(crowd)
-    delimiter = crowd.rng.choice(",\t;|")
-    quoting = crowd.rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-    sink = io.StringIO()
-    writer = csv.writer(
-        sink, delimiter=delimiter, quoting=quoting, lineterminator=crowd.rng.choice(["\n", "\r\n"])
-    )
-    writer.writerows([header, *rows])
-    content = crowd.rng.choice([b"", b"\xef\xbb\xbf"]) + sink.getvalue().encode()
+    dialect = {"delimiter": crowd.rng.choice(",\t;|")}
+    dialect |= {"quoting": crowd.rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])}
+    text = csv_text([header, *rows], **dialect, lineterminator=crowd.rng.choice(["\n", "\r\n"]))
+    content = crowd.rng.choice([b"", b"\xef\xbb\xbf"]) + text.encode()
     path = folder / ("votes.csv.gz" if zipped else "votes.csv")
     path.write_bytes(gzip.compress(content) if zipped else content)
     return Export(path, crowd.labels, columns)
@@ -143,7 +140,7 @@ def json_table(crowd: Crowd, folder: Path) -> Export:
     header, rows, columns = long_rows(crowd)
     records = [dict(zip(header, row, strict=True)) for row in rows]
     lines = crowd.rng.random() < 0.5
-    text = "\n".join(map(json.dumps, records)) if lines else json.dumps(records, indent=2)
+    text = json_lines(records) if lines else json.dumps(records, indent=2)
     return Export(written(folder / ("votes.jsonl" if lines else "votes.json"), text), crowd.labels, columns)
 
 
@@ -160,15 +157,9 @@ def parquet_table(crowd: Crowd, folder: Path) -> Export:
 def wide(crowd: Crowd, folder: Path) -> Export:
     """Write one row per item with one column per annotator."""
     annotators = list(dict.fromkeys(annotator for _, annotator, _ in crowd.labels))
-    sink = io.StringIO()
-    writer = csv.writer(sink)
-    writer.writerow(["item", *annotators])
-    for item in crowd.items():
-        labels = dict(crowd.of(item))
-        writer.writerow([item, *(labels.get(annotator, "") for annotator in annotators)])
-    return Export(
-        written(folder / "votes.csv", sink.getvalue()), crowd.labels, {"item": "item"}, {"layout": "wide"}
-    )
+    rows = [[item, *map(dict(crowd.of(item)).get, annotators)] for item in crowd.items()]
+    file = written(folder / "votes.csv", csv_text([["item", *annotators], *rows]))
+    return Export(file, crowd.labels, {"item": "item"}, {"layout": "wide"})
 
 
 # ---- exports ------------------------------------------------------------------------------------------
@@ -179,27 +170,31 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def chosen(label: str) -> dict[str, Any]:
-    return {"type": "choices", "from_name": "mood", "to_name": "text", "value": {"choices": [label]}}
+def json_lines(records: Iterable[Any]) -> str:
+    return "\n".join(map(json.dumps, records))
+
+
+def export(crowd: Crowd, path: Path, text: str, *columns: str) -> Export:
+    """Write all labels; the columns are those of item, annotator, label and text."""
+    roles = ("item", "annotator", "label", "text")
+    return Export(written(path, text), crowd.labels, dict(zip(roles, columns, strict=True)))
 
 
 def label_studio(crowd: Crowd, folder: Path) -> Export:
     """Write tasks with answers, free-text remarks, spans and cancelled annotations."""
     remark = {"type": "textarea", "from_name": "why", "to_name": "text", "value": {"text": ["hm"]}}
     span = {"type": "labels", "from_name": "ner", "value": {"start": 0, "end": 3, "labels": ["PER"]}}
+
+    def annotation(annotator: str, label: str) -> dict[str, Any]:
+        result = [choice("mood", label), crowd.rng.choice([remark, span])]
+        return {"completed_by": {"email": annotator, "id": 1}, "result": result}
+
+    cancelled = {"completed_by": 9, "was_cancelled": True, "result": [choice("mood", "lost")]}
     tasks = []
     for item in crowd.items():
-        annotations = [
-            {
-                "completed_by": {"email": annotator, "id": 1},
-                "result": [chosen(label), crowd.rng.choice([remark, span])],
-            }
-            for annotator, label in crowd.of(item)
-        ]
-        annotations.append({"completed_by": 9, "was_cancelled": True, "result": [chosen("lost")]})
+        annotations = [annotation(*answer) for answer in crowd.of(item)] + [cancelled]
         tasks.append({"id": item, "data": {"text": crowd.texts()[item]}, "annotations": annotations})
-    columns = {"item": "id", "annotator": "completed_by", "label": "mood", "text": "text"}
-    return Export(written(folder / "project.json", json.dumps(tasks)), crowd.labels, columns)
+    return export(crowd, folder / "project.json", json.dumps(tasks), "id", "completed_by", "mood", "text")
 
 
 def min_records(crowd: Crowd) -> list[dict[str, Any]]:
@@ -214,87 +209,61 @@ def min_records(crowd: Crowd) -> list[dict[str, Any]]:
 
 
 def label_studio_min(crowd: Crowd, folder: Path) -> Export:
-    columns = {"item": "id", "annotator": "annotator", "label": "mood", "text": "text"}
-    return Export(written(folder / "min.json", json.dumps(min_records(crowd))), crowd.labels, columns)
+    text = json.dumps(min_records(crowd))
+    return export(crowd, folder / "min.json", text, "id", "annotator", "mood", "text")
 
 
 def label_studio_csv(crowd: Crowd, folder: Path) -> Export:
     records = min_records(crowd)
-    sink = io.StringIO()
-    writer = csv.DictWriter(sink, list(records[0]))
-    writer.writeheader()
-    writer.writerows(records)
-    columns = {"item": "id", "annotator": "annotator", "label": "mood", "text": "text"}
-    return Export(written(folder / "project.csv", sink.getvalue()), crowd.labels, columns)
+    text = csv_text([records[0], *(record.values() for record in records)])
+    return export(crowd, folder / "project.csv", text, "id", "annotator", "mood", "text")
 
 
 def prodigy(crowd: Crowd, folder: Path) -> Export:
-    texts = crowd.texts()
+    texts, done = crowd.texts(), {"answer": "accept"}
     lines = [
-        {
-            "text": texts[item],
-            "_input_hash": item,
-            "_annotator_id": annotator,
-            "answer": "accept",
-            "accept": [label],
-        }
+        {"text": texts[item], "_input_hash": item, "_annotator_id": annotator, **done, "accept": [label]}
         for item, annotator, label in crowd.labels
     ]
-    columns = {"item": "_input_hash", "annotator": "_annotator_id", "label": "choice", "text": "text"}
-    return Export(written(folder / "p.jsonl", "\n".join(map(json.dumps, lines))), crowd.labels, columns)
+    columns = ("_input_hash", "_annotator_id", "choice", "text")
+    return export(crowd, folder / "p.jsonl", json_lines(lines), *columns)
 
 
 def argilla(crowd: Crowd, folder: Path) -> Export:
-    texts = crowd.texts()
-    records = [
-        {
-            "id": item,
-            "fields": {"text": texts[item]},
-            "responses": {
-                "mood": [
-                    *(
-                        {"value": label, "user_id": annotator, "status": "submitted"}
-                        for annotator, label in crowd.of(item)
-                    ),
-                    {"value": "lost", "user_id": "d", "status": "draft"},
-                ]
-            },
-        }
-        for item in crowd.items()
-    ]
-    columns = {"item": "id", "annotator": "user_id", "label": "mood", "text": "text"}
-    return Export(written(folder / "argilla.json", json.dumps(records)), crowd.labels, columns)
+    texts, draft = crowd.texts(), {"value": "lost", "user_id": "d", "status": "draft"}
+    records = []
+    for item in crowd.items():
+        answers = [{"value": label, "user_id": a, "status": "submitted"} for a, label in crowd.of(item)]
+        responses = {"mood": [*answers, draft]}
+        records.append({"id": item, "fields": {"text": texts[item]}, "responses": responses})
+    return export(crowd, folder / "argilla.json", json.dumps(records), "id", "user_id", "mood", "text")
 
 
 def doccano(crowd: Crowd, folder: Path) -> Export:
     """Write one file per member, named after them; names that no file can have are left out."""
     labels = [row for row in crowd.labels if row[1].startswith(("w", "extra"))]
-    texts, members = crowd.texts(), dict.fromkeys(annotator for _, annotator, _ in labels)
+    texts, records = crowd.texts(), dict[str, list[Any]]()
+    for item, member, label in labels:
+        record = {"id": item, "text": texts[item], "label": [label], "Comments": []}
+        records.setdefault(member, []).append(record)
     with zipfile.ZipFile(folder / "members.zip", "w") as archive:
-        for member in members:
-            records = [
-                {"id": item, "text": texts[item], "label": [label], "Comments": []}
-                for item, annotator, label in labels
-                if annotator == member
-            ]
-            archive.writestr(f"{member}.jsonl", "\n".join(map(json.dumps, records)))
+        for member, lines in records.items():
+            archive.writestr(f"{member}.jsonl", json_lines(lines))
     columns = {"item": "id", "annotator": "name of the file", "label": "label", "text": "text"}
     return Export(folder / "members.zip", labels, columns)
 
 
-def platform(crowd: Crowd, folder: Path, header: dict[str, str], name: str, delimiter: str = ",") -> Path:
+def platform(crowd: Crowd, path: Path, header: dict[str, str], delimiter: str = ",") -> Export:
     """Write a platform's table; ``header`` maps columns to a kind of value, or to a constant."""
-    texts = crowd.texts()
-    sink = io.StringIO()
-    writer = csv.writer(sink, delimiter=delimiter)
-    writer.writerow(header)
+    texts, rows = crowd.texts(), []
     for item, annotator, label in crowd.labels:
         values = {
             "item": item, "annotator": annotator, "label": label, "text": texts[item],
             "remark": crowd.remark(), "time": crowd.time(), "empty": "",
         }  # fmt: skip
-        writer.writerow([values.get(kind, kind) for kind in header.values()])
-    return written(folder / name, sink.getvalue())
+        rows.append([values.get(kind, kind) for kind in header.values()])
+    text, column_of = csv_text([header, *rows], delimiter=delimiter), {v: k for k, v in header.items()}
+    return export(crowd, path, text, column_of["item"], column_of["annotator"], "mood", "text")
 
 
 def mturk(crowd: Crowd, folder: Path) -> Export:
@@ -302,8 +271,7 @@ def mturk(crowd: Crowd, folder: Path) -> Export:
         "HITId": "item", "WorkerId": "annotator", "AssignmentStatus": "Approved", "SubmitTime": "time",
         "Input.text": "text", "Answer.mood": "label", "Answer.more": "empty",
     }  # fmt: skip
-    columns = {"item": "HITId", "annotator": "WorkerId", "label": "mood", "text": "text"}
-    return Export(platform(crowd, folder, header, "batch.csv"), crowd.labels, columns)
+    return platform(crowd, folder / "batch.csv", header)
 
 
 def appen(crowd: Crowd, folder: Path) -> Export:
@@ -311,8 +279,7 @@ def appen(crowd: Crowd, folder: Path) -> Export:
         "_unit_id": "item", "_worker_id": "annotator", "_golden": "false", "_created_at": "time",
         "mood": "label", "comments": "remark", "orig_seen": "time", "text": "text",
     }  # fmt: skip
-    columns = {"item": "_unit_id", "annotator": "_worker_id", "label": "mood", "text": "text"}
-    return Export(platform(crowd, folder, header, "full.csv"), crowd.labels, columns)
+    return platform(crowd, folder / "full.csv", header)
 
 
 def toloka(crowd: Crowd, folder: Path) -> Export:
@@ -320,47 +287,27 @@ def toloka(crowd: Crowd, folder: Path) -> Export:
         "INPUT:text": "text", "OUTPUT:mood": "label", "OUTPUT:more": "empty", "GOLDEN:mood": "empty",
         "ASSIGNMENT:task_id": "item", "ASSIGNMENT:worker_id": "annotator", "ASSIGNMENT:status": "APPROVED",
     }  # fmt: skip
-    columns = {
-        "item": "ASSIGNMENT:task_id",
-        "annotator": "ASSIGNMENT:worker_id",
-        "label": "mood",
-        "text": "text",
-    }
-    return Export(platform(crowd, folder, header, "a.tsv", "\t"), crowd.labels, columns)
+    return platform(crowd, folder / "a.tsv", header, "\t")
 
 
 def ground_truth(crowd: Crowd, folder: Path) -> Export:
+    def answer(annotator: str, label: str) -> dict[str, Any]:
+        content = json.dumps({"mood": {"label": label}})
+        return {"workerId": annotator, "annotationData": {"content": content}}
+
     lines = [
-        {
-            "source": item,
-            "job": {
-                "annotationsFromAllWorkers": [
-                    {
-                        "workerId": annotator,
-                        "annotationData": {"content": json.dumps({"mood": {"label": label}})},
-                    }
-                    for annotator, label in crowd.of(item)
-                ]
-            },
-        }
+        {"source": item, "job": {"annotationsFromAllWorkers": [answer(*row) for row in crowd.of(item)]}}
         for item in crowd.items()
     ]
-    columns = {"item": "source", "annotator": "workerId", "label": "mood", "text": "source"}
-    return Export(
-        written(folder / "output.manifest", "\n".join(map(json.dumps, lines))), crowd.labels, columns
-    )
+    columns = ("source", "workerId", "mood", "source")
+    return export(crowd, folder / "output.manifest", json_lines(lines), *columns)
 
 
 def split_json(crowd: Crowd, folder: Path) -> Export:
-    texts = crowd.texts()
-    data = [[item, annotator, label, texts[item]] for item, annotator, label in crowd.labels]
-    table = {
-        "columns": ["message_id", "worker_id", "label", "message"],
-        "index": [*range(len(data))],
-        "data": data,
-    }
-    columns = {"item": "message_id", "annotator": "worker_id", "label": "label", "text": "message"}
-    return Export(written(folder / "split.json", json.dumps(table)), crowd.labels, columns)
+    texts, columns = crowd.texts(), ["message_id", "worker_id", "label", "message"]
+    data = [[*label, texts[label[0]]] for label in crowd.labels]
+    table = {"columns": columns, "index": [*range(len(data))], "data": data}
+    return export(crowd, folder / "split.json", json.dumps(table), *columns)
 
 
 def dataset(crowd: Crowd, folder: Path) -> Export:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.export_samples import choice
+
 VICTIM = Path(__file__).with_name("victim.py")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 EXIT_CODES = (0, -signal.SIGKILL, 143, 130)
@@ -71,19 +73,10 @@ def write_inputs(folder: Path) -> None:
     rows = [(i, a, rng.choice("xyz")) for i in range(30) for a in rng.sample(range(8), 4)]
     lines = [f"item-{i},worker-{a},{label}\n" for i, a, label in rows]
     (folder / "votes.csv").write_text("item,annotator,label\n" + "".join(lines))
-    tasks = [
-        {
-            "id": i,
-            "data": {"text": f"text {i}"},
-            "annotations": [{"completed_by": a, "result": [choice(label)]} for j, a, label in rows if j == i],
-        }
-        for i in range(30)
-    ]
+    tasks: list[Any] = [{"id": i, "data": {"text": f"text {i}"}, "annotations": []} for i in range(30)]
+    for i, a, label in rows:
+        tasks[i]["annotations"].append({"completed_by": a, "result": [choice("mood", label)]})
     (folder / "export.json").write_text(json.dumps(tasks))
-
-
-def choice(label: str) -> dict[str, Any]:
-    return {"type": "choices", "from_name": "mood", "to_name": "text", "value": {"choices": [label]}}
 
 
 def content(folder: Path) -> dict[str, Any]:

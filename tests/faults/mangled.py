@@ -12,14 +12,12 @@ checksums, as an attacker would; if they open, models can be fitted to them.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import random
 import shutil
 import sys
 import tempfile
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +29,6 @@ import numpy as np
 
 import dissensus as ds
 from dissensus.importers import FORMATS, recognise
-from dissensus.large.store import MANIFEST
 from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.tables.results import label_table
 from dissensus.tables.write import write_table
@@ -39,6 +36,7 @@ from dissensus.workflow.refine import fit
 from dissensus.workflow.runs import load_run, write_run
 from tests.faults.exports import EXPORTS, Crowd
 from tests.helpers.export_samples import SAMPLES
+from tests.helpers.store import forge
 
 Reader = Callable[[Path], str]  # returns the fault, empty if there is none
 
@@ -130,20 +128,16 @@ def damage_file(path: Path, rng: random.Random) -> None:
 
 def forge_store(store: Path, rng: random.Random) -> None:
     """Change numbers of a store, and recompute every checksum and the seal."""
-    manifest = json.loads((store / MANIFEST).read_bytes())
-    manifest.pop("seal")
-    files = {name: bytearray((store / name).read_bytes()) for name in manifest["files"]}
-    target = rng.choice([*files, "manifest"])
-    if target == "manifest":
-        name = rng.choice(["n_labels", "n_items", "n_annotators", "left_out", "classes"])
-        manifest[name] = rng.choice([0, 1, -1, 10**12, [], None, manifest[name], ["x", "x"], 2.5])
-    elif files[target]:
-        files[target][rng.randrange(len(files[target]))] = rng.randrange(256)
-    for name, content in files.items():
-        (store / name).write_bytes(content)
-        manifest["files"][name] |= {"bytes": len(content), "crc32": zlib.crc32(content)}
-    seal = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-    (store / MANIFEST).write_text(json.dumps(manifest | {"seal": seal}))
+
+    def change(manifest: dict[str, Any], files: dict[str, bytearray]) -> None:
+        target = rng.choice([*files, "manifest"])
+        if target == "manifest":
+            name = rng.choice(["n_labels", "n_items", "n_annotators", "left_out", "classes"])
+            manifest[name] = rng.choice([0, 1, -1, 10**12, [], None, manifest[name], ["x", "x"], 2.5])
+        elif files[target]:
+            files[target][rng.randrange(len(files[target]))] = rng.randrange(256)
+
+    forge(store, change)
 
 
 def forge_model(file: Path, rng: random.Random) -> None:

@@ -34,11 +34,8 @@ def failure(*words: Any, code: int = 2) -> str:
 
 def tree(folder: Path) -> dict[str, bytes]:
     """Return the bytes of every file below a folder, hidden ones included."""
-    return {
-        file.relative_to(folder).as_posix(): file.read_bytes()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
-    }
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 def write_votes(path: Path, rows: str) -> Path:

@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import dissensus as ds
 from dissensus import engine
 from dissensus.engine import LOCAL, using
 from dissensus.models import base
 from dissensus.models.base import Model
+from tests.helpers.reading import rows_of
 from tests.helpers.sizes import usually
 
 SHARD = usually(400, verify=150)  # labels per shard, so that few labels make many blocks
@@ -22,12 +22,10 @@ ITERATIONS = 7  # iterations of every fit
 MODELS: dict[str, Callable[..., Model]] = {
     "fmm": lambda **options: ds.FMM(4, max_iter=ITERATIONS, tol=0.0, **options),
     "dawid-skene": lambda **options: ds.DawidSkene(max_iter=ITERATIONS, tol=0.0, **options),
-    "one-coin": lambda **options: ds.OneCoin(max_iter=ITERATIONS, tol=0.0, **options),
     "cbcc": lambda **options: ds.CBCC(3, max_iter=ITERATIONS, tol=0.0, **options),
     "ibcc": lambda **options: ds.IBCC(max_iter=ITERATIONS, tol=0.0, **options),
     "ebcc": lambda **options: ds.EBCC(2, max_iter=ITERATIONS, tol=0.0, **options),
     "log-linear": lambda **options: ds.LogLinear(max_iter=ITERATIONS, tol=0.0, **options),
-    "mace": lambda **options: ds.MACE(max_iter=ITERATIONS, tol=0.0, **options),
     "pgm-bp": lambda **options: ds.PGM(4, 3, max_iter=ITERATIONS, tol=0.0, **options),
     "pgm-vb": lambda **options: ds.PGM(4, 3, inference="vb", max_iter=ITERATIONS, tol=0.0, **options),
     "pgm-pairwise": lambda **options: ds.PGM(
@@ -52,10 +50,8 @@ def crowd(seed: int = 0) -> ds.Annotations:
     label = np.where(
         rng.random(len(item)) < 0.3 + 0.6 * (annotator < 30), truth, rng.integers(0, 9, len(item))
     )
-    names = [
-        np.array([f"{kind}{code:03d}" for code in codes])
-        for kind, codes in zip("iac", (item, annotator, label), strict=True)
-    ]
+    columns = {"i": item, "a": annotator, "c": label}
+    names = (np.array([f"{kind}{code:03d}" for code in codes]) for kind, codes in columns.items())
     return ds.Annotations.from_arrays(*names)
 
 
@@ -64,12 +60,6 @@ def alone(name: str) -> Model:
     """Return a fit in this process and in memory, for tests with ``small_shards``."""
     with using(LOCAL):
         return MODELS[name]().fit(crowd())
-
-
-@pytest.fixture
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide labels into ten blocks (25 under ``make verify``)."""
-    cut_small(monkeypatch.setattr)
 
 
 def cut_small(put: Callable[..., None] = setattr, size: int = SHARD) -> None:
@@ -99,13 +89,8 @@ def least_memory(model: Model, labels: ds.Annotations) -> int:
 def stored(annotations: ds.Annotations, folder: Path) -> ds.Annotations:
     """Write labels to a store and open it."""
     table, store = folder / "votes.csv", folder / "votes.store"
-    columns = zip(
-        annotations.items[annotations.item],
-        annotations.annotators[annotations.annotator],
-        annotations.classes[annotations.label],
-        strict=True,
-    )
-    table.write_text("\n".join(["item,annotator,label", *(",".join(map(str, row)) for row in columns)]))
+    rows = [",".join(map(str, row)) for row in rows_of(annotations)]
+    table.write_text("\n".join(["item,annotator,label", *rows]))
     ds.write_store(table, store)
     return ds.read_annotations(store)
 

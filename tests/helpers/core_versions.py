@@ -16,25 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ["pytest", "polars", "hypothesis", "scikit-learn"]  # packages that the tests need
 FILES = [
-    "labels/test_annotations",
-    "labels/test_vocabulary",
-    "core/test_params",
-    "core/test_metrics",
-    "labels/test_simulation",
-    "labels/test_description",
-    "models/test_counting",
-    "models/test_fmm",
-    "models/test_pgm",
-    "models/test_cbcc",
-    "datasets/test_datasets",
-    "cli/test_info",
-    "core/test_import_time",
-    "tables/test_atomic",
-    "tables/test_write",
-    "models/test_new_model",
-    "tables/test_arrays",
-    "large/test_store",
-]
+    "labels/test_annotations", "labels/test_vocabulary", "core/test_params", "core/test_metrics",
+    "labels/test_simulation", "labels/test_description", "models/test_counting", "models/test_fmm",
+    "models/test_pgm", "models/test_cbcc", "datasets/test_datasets", "cli/test_info",
+    "core/test_import_time", "tables/test_atomic", "tables/test_write", "models/test_new_model",
+    "tables/test_arrays", "large/test_store",
+]  # fmt: skip
 SKIPPED = "not slow and not data and not browser and not cluster and not torch and not verify"
 
 

@@ -20,13 +20,8 @@ def write_encoder(
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
     tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))
     torch.manual_seed(seed)
-    layers = {
-        "hidden_size": hidden_size,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-        "intermediate_size": 8,
-    }
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **layers, **sizes)
+    sizes |= {"hidden_size": hidden_size, "intermediate_size": 8, "max_position_embeddings": 64}
+    config = BertConfig(len(tokenizer), num_hidden_layers=1, num_attention_heads=1, **sizes)
     BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     model = st.SentenceTransformer(str(folder), device="cpu")  # with mean pooling

@@ -9,41 +9,50 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-Label = tuple[str, str, str]
+from dissensus.importers.gather import Gatherer
+
+Label = tuple[str, ...]  # item, annotator, class
+WET_AND_DRY: dict[str, str | None] = {"7": "got wet", "8": "got dry"}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A written export and what a reader should find."""
+    """A written export and what a reader should find; ``asked``: the question has to be named."""
 
     path: Path
     format: str
-    labels: list[Label]
+    rows: str  # labels as "item|annotator|class", separated by commas
     texts: dict[str, str | None] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     question: str = "label"
-    options: dict[str, Any] = field(default_factory=dict)
+    asked: bool = False
+    columns: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> list[Label]:
+        return [tuple(row.split("|")) for row in self.rows.split(", ")]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.columns | ({"question": self.question} if self.asked else {})
 
 
 def _json(path: Path, value: Any) -> Path:
-    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
-    return path
+    return _text(path, json.dumps(value, ensure_ascii=False))
 
 
 def _jsonl(path: Path, values: list[Any]) -> Path:
-    path.write_text(
-        "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values), encoding="utf-8"
-    )
-    return path
+    return _text(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
 
 
 def _text(path: Path, text: str) -> Path:
@@ -53,58 +62,37 @@ def _text(path: Path, text: str) -> Path:
 
 def choice(name: str, *values: str) -> dict[str, Any]:
     """One result of a Label Studio choices control."""
-    return {
-        "from_name": name,
-        "to_name": "text",
-        "type": "choices",
-        "value": {"choices": list(values)},
-        "id": "r",
-    }
+    value = {"choices": list(values)}
+    return {"from_name": name, "to_name": "text", "type": "choices", "value": value, "id": "r"}
 
 
 def label_studio_tasks() -> list[dict[str, Any]]:
     """Two tasks with a cancelled, an empty, a ground-truth and a double answer, and a comment box."""
     comment = {"from_name": "why", "to_name": "text", "type": "textarea", "value": {"text": ["hm"]}}
+    user, neg, pos = {"id": 11, "email": "zoë@example.org"}, choice("mood", "neg"), choice("mood", "pos")
+    first = [
+        {"id": 1, "completed_by": 10, "was_cancelled": False, "result": [neg, comment]},
+        {"id": 2, "completed_by": user, "result": [pos]},
+        {"id": 3, "completed_by": 12, "was_cancelled": True, "result": []},
+        {"id": 4, "completed_by": 13, "was_cancelled": False, "result": []},
+        {"id": 5, "completed_by": 14, "ground_truth": True, "result": [neg]},
+    ]
+    second = [{"id": 6, "completed_by": {"id": 15}, "result": [choice("mood", "neg", "pos")]}]
+    data = {"text": "the bus was late again", "meta": {"source": {"page": 3}}}
+    predictions = [{"result": [pos], "model_version": "v1"}]
     return [
-        {
-            "id": 7,
-            "data": {"text": "the bus was late again", "meta": {"source": {"page": 3}}},
-            "annotations": [
-                {
-                    "id": 1,
-                    "completed_by": 10,
-                    "was_cancelled": False,
-                    "result": [choice("mood", "neg"), comment],
-                },
-                {
-                    "id": 2,
-                    "completed_by": {"id": 11, "email": "zoë@example.org"},
-                    "result": [choice("mood", "pos")],
-                },
-                {"id": 3, "completed_by": 12, "was_cancelled": True, "result": []},
-                {"id": 4, "completed_by": 13, "was_cancelled": False, "result": []},
-                {"id": 5, "completed_by": 14, "ground_truth": True, "result": [choice("mood", "neg")]},
-            ],
-            "predictions": [{"result": [choice("mood", "pos")], "model_version": "v1"}],
-        },
-        {
-            "id": 8,
-            "data": {"text": "日本語のテキスト 🙂"},
-            "annotations": [{"id": 6, "completed_by": {"id": 15}, "result": [choice("mood", "neg", "pos")]}],
-        },
+        {"id": 7, "data": data, "annotations": first, "predictions": predictions},
+        {"id": 8, "data": {"text": "日本語のテキスト 🙂"}, "annotations": second},
         {"id": 9, "data": {"text": "nobody came"}, "annotations": []},
     ]
 
 
 def label_studio_json(folder: Path) -> Sample:
-    return Sample(
-        _json(folder / "project-1.json", label_studio_tasks()),
-        "label-studio",
-        [("7", "10", "neg"), ("7", "zoë@example.org", "pos"), ("8", "15", "neg"), ("8", "15", "pos")],
-        {"7": "the bus was late again", "8": "日本語のテキスト 🙂", "9": "nobody came"},
-        {"cancelled or skipped annotations": 1, "empty answers": 1, "ground-truth annotations": 1},
-        question="mood",
-    )
+    file = _json(folder / "project-1.json", label_studio_tasks())
+    texts = {"7": "the bus was late again", "8": "日本語のテキスト 🙂", "9": "nobody came"}
+    left_out = {"cancelled or skipped annotations": 1, "empty answers": 1, "ground-truth annotations": 1}
+    labels = "7|10|neg, 7|zoë@example.org|pos, 8|15|neg, 8|15|pos"
+    return Sample(file, "label-studio", labels, texts, left_out, "mood")
 
 
 def label_studio_min(folder: Path) -> Sample:
@@ -115,14 +103,9 @@ def label_studio_min(folder: Path) -> Sample:
         {"text": "snow", "id": 8, "mood": "", "annotator": 10, "annotation_id": 3, "lead_time": 0.5},
         {"text": "snow", "id": 8, "mood": "pos", "annotator": 12, "annotation_id": 4, "lead_time": 0.5},
     ]  # fmt: skip
-    return Sample(
-        _json(folder / "project-min.json", rows),
-        "label-studio",
-        [("7", "10", "neg"), ("7", "11", "neg"), ("7", "11", "pos"), ("8", "12", "pos")],
-        {"7": "rain", "8": "snow"},
-        {"empty answers": 1},
-        question="mood",
-    )
+    file, texts = _json(folder / "project-min.json", rows), {"7": "rain", "8": "snow"}
+    labels = "7|10|neg, 7|11|neg, 7|11|pos, 8|12|pos"
+    return Sample(file, "label-studio", labels, texts, {"empty answers": 1}, "mood")
 
 
 def label_studio_csv(folder: Path) -> Sample:
@@ -132,21 +115,15 @@ def label_studio_csv(folder: Path) -> Sample:
         '2,"11","2024-01-01T10:01:00Z",7,2.0,"{""choices"": [""neg"", ""pos""]}","rain",""\n'
         '3,"10","2024-01-01T10:02:00Z",8,1.0,"pos","snow","2024-01-01T10:02:05Z"\n'
     )
-    return Sample(
-        _text(folder / "project.csv", table),
-        "label-studio",
-        [("7", "10", "neg"), ("7", "11", "neg"), ("7", "11", "pos"), ("8", "10", "pos")],
-        {"7": 'rain, "heavy" rain\nall day', "8": "snow"},
-        question="mood",
-        options={"question": "mood"},
-    )
+    file, texts = _text(folder / "project.csv", table), {"7": 'rain, "heavy" rain\nall day', "8": "snow"}
+    labels = "7|10|neg, 7|11|neg, 7|11|pos, 8|10|pos"
+    return Sample(file, "label-studio", labels, texts, question="mood", asked=True)
 
 
 def prodigy_choice(folder: Path) -> Sample:
-    def line(
-        item: int, who: str | None, accept: list[str], answer: str = "accept", **more: Any
-    ) -> dict[str, Any]:
-        options = [{"id": "pos", "text": "Positive"}, {"id": "neg", "text": "Negative"}]
+    options = [{"id": "pos", "text": "Positive"}, {"id": "neg", "text": "Negative"}]
+
+    def line(item: int, who: str | None, accept: list[str], answer: str = "accept", **more: Any) -> Any:
         return {"text": f"text {item}", "_input_hash": item, "_task_hash": item * 7, "options": options,
                 "accept": accept, "answer": answer, "_view_id": "choice", "_timestamp": 1707211049,
                 "_annotator_id": who, "_session_id": "db-session", **more}  # fmt: skip
@@ -159,41 +136,26 @@ def prodigy_choice(folder: Path) -> Sample:
         line(5, "db-ann", []),
         line(5, "db-bob", ["pos"], "reject"),
     ]
-    return Sample(
-        _jsonl(folder / "prodigy.jsonl", lines),
-        "prodigy",
-        [
-            ("-91551573", "db-ann", "neg"),
-            ("-91551573", "db-bob", "neg"),
-            ("-91551573", "db-bob", "pos"),
-            ("5", "db-session", "pos"),
-        ],
-        {"-91551573": "text -91551573", "5": "text 5"},
-        {"answers marked ignore": 1, "empty answers": 1, "rejected tasks": 1},
-        question="choice",
-    )
+    file, texts = _jsonl(folder / "prodigy.jsonl", lines), {"-91551573": "text -91551573", "5": "text 5"}
+    labels = "-91551573|db-ann|neg, -91551573|db-bob|neg, -91551573|db-bob|pos, 5|db-session|pos"
+    left_out = {"answers marked ignore": 1, "empty answers": 1, "rejected tasks": 1}
+    return Sample(file, "prodigy", labels, texts, left_out, "choice")
 
 
 def prodigy_binary(folder: Path) -> Sample:
+    def line(text: str, label: str, answer: str, item: int, task: int, user: str) -> dict[str, Any]:
+        hashes = {"_input_hash": item, "_task_hash": task}
+        return {"text": text, "label": label, "answer": answer, **hashes, "_session_id": user}
+
     lines = [
-        {"text": "goal!", "label": "SPORT", "answer": "accept", "_input_hash": 1, "_task_hash": 2,
-         "_session_id": "ann"},
-        {"text": "goal!", "label": "SPORT", "answer": "reject", "_input_hash": 1, "_task_hash": 2,
-         "_session_id": "bob"},
-        {"text": "goal!", "label": "NEWS", "answer": "accept", "_input_hash": 1, "_task_hash": 3,
-         "_session_id": "bob"},
-        {"text": "vote", "label": "SPORT", "answer": "ignore", "_input_hash": 4, "_task_hash": 5,
-         "_session_id": "bob"},
-    ]  # fmt: skip
-    return Sample(
-        _jsonl(folder / "binary.jsonl", lines),
-        "prodigy",
-        [("1", "ann", "accept"), ("1", "bob", "reject")],
-        {"1": "goal!", "4": "vote"},
-        {"answers marked ignore": 1},
-        question="SPORT",
-        options={"question": "SPORT"},
-    )
+        line("goal!", "SPORT", "accept", 1, 2, "ann"),
+        line("goal!", "SPORT", "reject", 1, 2, "bob"),
+        line("goal!", "NEWS", "accept", 1, 3, "bob"),
+        line("vote", "SPORT", "ignore", 4, 5, "bob"),
+    ]
+    file, texts = _jsonl(folder / "binary.jsonl", lines), {"1": "goal!", "4": "vote"}
+    labels, left_out = "1|ann|accept, 1|bob|reject", {"answers marked ignore": 1}
+    return Sample(file, "prodigy", labels, texts, left_out, "SPORT", asked=True)
 
 
 def argilla_flat(folder: Path) -> Sample:
@@ -206,14 +168,9 @@ def argilla_flat(folder: Path) -> Sample:
         {"id": "9", "text": "nobody", "status": "pending", "mood.responses": None,
          "mood.responses.users": None, "mood.responses.status": None, "mood.suggestion": None},
     ]  # fmt: skip
-    return Sample(
-        _jsonl(folder / "argilla.jsonl", lines),
-        "argilla",
-        [("7", "u1", "neg"), ("7", "u2", "pos"), ("8", "u1", "neg"), ("8", "u1", "pos")],
-        {"7": "got wet", "8": "got dry", "9": "nobody"},
-        {"discarded responses": 1, "draft responses": 1},
-        question="mood",
-    )
+    file, texts = _jsonl(folder / "argilla.jsonl", lines), WET_AND_DRY | {"9": "nobody"}
+    left_out = {"discarded responses": 1, "draft responses": 1}
+    return Sample(file, "argilla", "7|u1|neg, 7|u2|pos, 8|u1|neg, 8|u1|pos", texts, left_out, "mood")
 
 
 def argilla_nested(folder: Path) -> Sample:
@@ -224,32 +181,8 @@ def argilla_nested(folder: Path) -> Sample:
         {"id": "8", "fields": {"text": "got dry"}, "metadata": {}, "suggestions": {},
          "responses": {"stars": [{"value": None, "user_id": "u1"}]}, "vectors": {}},
     ]  # fmt: skip
-    return Sample(
-        _json(folder / "records.json", records),
-        "argilla",
-        [("7", "u1", "4"), ("7", "u2", "5")],
-        {"7": "got wet", "8": "got dry"},
-        {"empty answers": 1},
-        question="stars",
-        options={"question": "stars"},
-    )
-
-
-def _doccano_members() -> dict[str, list[dict[str, Any]]]:
-    return {
-        "ann": [
-            {"id": 7, "text": "got wet", "label": ["neg"], "Comments": []},
-            {"id": 8, "text": "got dry", "label": []},
-        ],
-        "bób": [
-            {"id": 7, "text": "got wet", "label": ["neg", "pos"]},
-            {"id": 8, "text": "got dry", "label": ["pos"]},
-        ],
-        "idle": [],
-    }
-
-
-_DOCCANO_LABELS = [("7", "ann", "neg"), ("7", "bób", "neg"), ("7", "bób", "pos"), ("8", "bób", "pos")]
+    file, left_out = _json(folder / "records.json", records), {"empty answers": 1}
+    return Sample(file, "argilla", "7|u1|4, 7|u2|5", WET_AND_DRY, left_out, "stars", asked=True)
 
 
 def argilla_feedback(folder: Path) -> Sample:
@@ -264,15 +197,9 @@ def argilla_feedback(folder: Path) -> Sample:
          "responses": [{"user_id": "u2", "status": "submitted", "values": {"topics": {"value": ["sun"]}}},
                        {"user_id": "u3", "status": "draft", "values": None}]},
     ]  # fmt: skip
-    return Sample(
-        _json(folder / "feedback.json", records),
-        "argilla",
-        [("a7", "u1", "rain"), ("a7", "u1", "wind"), ("record 2", "u2", "sun")],
-        {"a7": "got wet", "record 2": "got dry"},
-        {},
-        question="topics",
-        options={"question": "topics"},
-    )
+    file, texts = _json(folder / "feedback.json", records), {"a7": "got wet", "record 2": "got dry"}
+    labels = "a7|u1|rain, a7|u1|wind, record 2|u2|sun"
+    return Sample(file, "argilla", labels, texts, question="topics", asked=True)
 
 
 def argilla_feedback_dataset(folder: Path) -> Sample:
@@ -288,75 +215,66 @@ def argilla_feedback_dataset(folder: Path) -> Sample:
         {"text": "nobody", "stars": [], "stars-suggestion": 3, "stars-suggestion-metadata": None,
          "external_id": "e3", "metadata": "{}"},
     ]  # fmt: skip
-    return Sample(
-        _jsonl(folder / "stars.jsonl", lines),
-        "argilla",
-        [("e1", "u1", "4"), ("e2", "u1", "5"), ("e2", "u3", "2")],
-        {"e1": "got wet", "e2": "got dry", "e3": "nobody"},
-        {"discarded responses": 1},
-        question="stars",
-    )
+    file, texts = _jsonl(folder / "stars.jsonl", lines), {"e1": "got wet", "e2": "got dry", "e3": "nobody"}
+    return Sample(file, "argilla", "e1|u1|4, e2|u1|5, e2|u3|2", texts, {"discarded responses": 1}, "stars")
 
 
 def argilla_classification(folder: Path) -> Sample:
     """Version 1, text classification: one annotation a record."""
     rest = {"prediction": None, "prediction_agent": None, "multi_label": False, "explanation": None,
             "metadata": None, "event_timestamp": None, "metrics": {}, "vectors": None}  # fmt: skip
+
+    def line(
+        item: str, text: str | None, inputs: Any, label: str | None, user: str | None, status: str
+    ) -> Any:
+        answer = {"annotation": label, "annotation_agent": user}
+        return {"text": text, "inputs": inputs, **answer, "id": item, "status": status, **rest}
+
     lines = [
-        {"text": "got wet", "inputs": {"text": "got wet"}, "annotation": "neg", "annotation_agent": "ann",
-         "id": "1", "status": "Validated", **rest},
-        {"text": "got wet", "inputs": {"text": "got wet"}, "annotation": "pos", "annotation_agent": "bob",
-         "id": "1", "status": "Validated", **rest},
-        {"text": None, "inputs": {"title": "got dry"}, "annotation": "pos", "annotation_agent": "ann",
-         "id": "2", "status": "Discarded", **rest},
-        {"text": "new", "inputs": {"text": "new"}, "annotation": None, "annotation_agent": None, "id": "3",
-         "status": "Default", **rest},
-    ]  # fmt: skip
-    return Sample(
-        _jsonl(folder / "classified.jsonl", lines),
-        "argilla",
-        [("1", "ann", "neg"), ("1", "bob", "pos")],
-        {"1": "got wet", "2": "got dry", "3": "new"},
-        {"discarded responses": 1, "empty answers": 1},
-        question="annotation",
-    )
+        line("1", "got wet", {"text": "got wet"}, "neg", "ann", "Validated"),
+        line("1", "got wet", {"text": "got wet"}, "pos", "bob", "Validated"),
+        line("2", None, {"title": "got dry"}, "pos", "ann", "Discarded"),
+        line("3", "new", {"text": "new"}, None, None, "Default"),
+    ]
+    file, texts = _jsonl(folder / "classified.jsonl", lines), {"1": "got wet", "2": "got dry", "3": "new"}
+    left_out = {"discarded responses": 1, "empty answers": 1}
+    return Sample(file, "argilla", "1|ann|neg, 1|bob|pos", texts, left_out, "annotation")
 
 
 def doccano_folder(folder: Path) -> Sample:
+    def line(item: int, *labels: str, **more: Any) -> dict[str, Any]:
+        return {"id": item, "text": WET_AND_DRY[str(item)], "label": list(labels), **more}
+
     path = folder / "members"
     path.mkdir()
-    for name, lines in _doccano_members().items():
-        _jsonl(path / f"{name}.jsonl", lines)
-    return Sample(path, "doccano", _DOCCANO_LABELS, {"7": "got wet", "8": "got dry"}, {"empty answers": 1})
+    _jsonl(path / "ann.jsonl", [line(7, "neg", Comments=[]), line(8)])
+    _jsonl(path / "bób.jsonl", [line(7, "neg", "pos"), line(8, "pos")])
+    _jsonl(path / "idle.jsonl", [])
+    labels = "7|ann|neg, 7|bób|neg, 7|bób|pos, 8|bób|pos"
+    return Sample(path, "doccano", labels, WET_AND_DRY, {"empty answers": 1})
 
 
 def doccano_zip(folder: Path) -> Sample:
-    path = folder / "export.zip"
+    sample, path = doccano_folder(folder), folder / "export.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for name, lines in _doccano_members().items():
-            archive.writestr(f"{name}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    return Sample(path, "doccano", _DOCCANO_LABELS, {"7": "got wet", "8": "got dry"}, {"empty answers": 1})
+        for file in sorted(sample.path.iterdir()):
+            archive.write(file, file.name)
+    return replace(sample, path=path)
 
 
 def mturk(folder: Path) -> Sample:
-    header = (
+    table = (
         '"HITId","HITTypeId","AssignmentId","WorkerId","AssignmentStatus","Input.text","Answer.mood.label",'
         '"Approve","Reject"\n'
-    )
-    table = header + (
         '"3XH7","3TYP","3AS1","A1","Approved","got wet, again","neg","",""\n'
         '"3XH7","3TYP","3AS2","A2","Submitted","got wet, again","neg|pos"\n'
         '"3XH7","3TYP","3AS3","A3","Rejected","got wet, again","pos","","x"\n'
         '"3XH8","3TYP","3AS4","A1","Approved","größer\nals gedacht","","",""\n'
     )
-    return Sample(
-        _text(folder / "Batch_1_batch_results.csv", table),
-        "mturk",
-        [("3XH7", "A1", "neg"), ("3XH7", "A2", "neg"), ("3XH7", "A2", "pos")],
-        {"3XH7": "got wet, again", "3XH8": "größer\nals gedacht"},
-        {"rejected assignments": 1, "empty answers": 1},
-        question="mood",
-    )
+    file = _text(folder / "Batch_1_batch_results.csv", table)
+    texts = {"3XH7": "got wet, again", "3XH8": "größer\nals gedacht"}
+    left_out = {"rejected assignments": 1, "empty answers": 1}
+    return Sample(file, "mturk", "3XH7|A1|neg, 3XH7|A2|neg, 3XH7|A2|pos", texts, left_out, "mood")
 
 
 def mturk_ticks(folder: Path) -> Sample:
@@ -366,32 +284,23 @@ def mturk_ticks(folder: Path) -> Sample:
         "H1,S2,A2,Approved,d1,got wet,true,true\n"
         "H2,S3,A1,Approved,d1,got wet,false,true\n"
     )
-    return Sample(
-        _text(folder / "ticks.csv", table),
-        "mturk",
-        [("d1", "A1", "neg"), ("d1", "A2", "neg"), ("d1", "A2", "pos"), ("d1", "A1", "pos")],
-        {"d1": "got wet"},
-        question="mood",
-        options={"item_column": "Input.doc", "text_column": "Input.text"},
-    )
+    file, labels = _text(folder / "ticks.csv", table), "d1|A1|neg, d1|A2|neg, d1|A2|pos, d1|A1|pos"
+    columns = {"item_column": "Input.doc", "text_column": "Input.text"}
+    return Sample(file, "mturk", labels, {"d1": "got wet"}, question="mood", columns=columns)
 
 
 def mturk_form(folder: Path) -> Sample:
-    def cell(value: Any) -> str:
-        return '"' + json.dumps(value).replace('"', '""') + '"'
+    forms = [[{"mood": {"label": "neg"}}], [{"mood": {"label": "pos"}}], [{}]]
+    header = ["HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "Input.text", "Answer.taskAnswers"]
+    rows = [["H1", f"S{n}", f"A{n}", "Approved", "got wet", json.dumps(form)] for n, form in enumerate(forms)]
+    file, labels = _csv(folder / "form.csv", header, rows), "H1|A0|neg, H1|A1|pos"
+    return Sample(file, "mturk", labels, {"H1": "got wet"}, {"empty answers": 1}, "mood")
 
-    table = "HITId,AssignmentId,WorkerId,AssignmentStatus,Input.text,Answer.taskAnswers\n" + "".join(
-        f"H1,S{n},A{n},Approved,got wet,{cell(form)}\n"
-        for n, form in enumerate([[{"mood": {"label": "neg"}}], [{"mood": {"label": "pos"}}], [{}]])
-    )
-    return Sample(
-        _text(folder / "form.csv", table),
-        "mturk",
-        [("H1", "A0", "neg"), ("H1", "A1", "pos")],
-        {"H1": "got wet"},
-        {"empty answers": 1},
-        question="mood",
-    )
+
+def _csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
+    sink = io.StringIO()
+    csv.writer(sink).writerows([header, *rows])
+    return _text(path, sink.getvalue())
 
 
 def appen(folder: Path) -> Sample:
@@ -404,14 +313,9 @@ def appen(folder: Path) -> Sample:
         "9,1/1/2015 10:03:00,true,94,,1/1/2015 09:59:00,false,elite,0.88,3002,DEU,,,,pos,pos,test\n"
         "8,1/1/2015 10:04:00,false,95,,1/1/2015 09:59:00,false,elite,0.88,3002,DEU,,,,,,got dry\n"
     )
-    return Sample(
-        _text(folder / "f123.csv", table),
-        "appen",
-        [("7", "3001", "neg"), ("7", "3002", "neg"), ("7", "3002", "pos")],
-        {"7": "got wet", "9": "test", "8": "got dry"},
-        {"tainted rows": 1, "gold (test question) rows": 1, "empty answers": 1},
-        question="mood",
-    )
+    file, labels = _text(folder / "f123.csv", table), "7|3001|neg, 7|3002|neg, 7|3002|pos"
+    left_out = {"tainted rows": 1, "gold (test question) rows": 1, "empty answers": 1}
+    return Sample(file, "appen", labels, WET_AND_DRY | {"9": "test"}, left_out, "mood")
 
 
 def toloka(folder: Path) -> Sample:
@@ -425,47 +329,28 @@ def toloka(folder: Path) -> Sample:
         "got wet\tpos\t\t\t\tas-3\tt-7\tw-35\tREJECTED\t2021-01-01T10:00:00\n"
         "got wet\t\t\t\t\tas-4\tt-7\tw-36\tSKIPPED\t2021-01-01T10:00:00\n"
     )
-    return Sample(
-        _text(folder / "assignments.tsv", table),
-        "toloka",
-        [("t-7", "w-33", "neg"), ("t-7", "w-34", "neg"), ("t-7", "w-34", "pos")],
-        {"t-7": "got wet", "t-9": "test"},
-        {"gold (test question) rows": 1, "rejected assignments": 1, "skipped assignments": 1},
-        question="result",
-    )
+    file, labels = _text(folder / "assignments.tsv", table), "t-7|w-33|neg, t-7|w-34|neg, t-7|w-34|pos"
+    left_out = {"gold (test question) rows": 1, "rejected assignments": 1, "skipped assignments": 1}
+    return Sample(file, "toloka", labels, {"t-7": "got wet", "t-9": "test"}, left_out, "result")
 
 
 def ground_truth(folder: Path) -> Sample:
-    def worker(name: str, content: Any) -> dict[str, Any]:
-        return {"workerId": name, "annotationData": {"content": json.dumps(content)}}
-
-    def line(number: int, workers: list[Any]) -> dict[str, Any]:
+    def line(number: int, **contents: Any) -> dict[str, Any]:
+        workers = [
+            {"workerId": f"private.{name[1:]}", "annotationData": {"content": json.dumps(content)}}
+            for name, content in contents.items()
+        ]
         return {"source-ref": f"s3://b/{number}.txt", "job": {"annotationsFromAllWorkers": workers},
                 "job-metadata": {"type": "groundtruth/custom", "human-annotated": "yes"}}  # fmt: skip
 
     lines = [
-        line(
-            7,
-            [
-                worker("private.1", {"response": {"label": "neg"}}),
-                worker("private.2", {"response": {"label": "pos"}}),
-            ],
-        ),
-        line(8, [worker("private.1", {"response": {"label": ""}}), worker("private.3", {})]),
-        line(9, [worker("private.1", {"response": {"neg": False, "pos": True}})]),
+        line(7, w1={"response": {"label": "neg"}}, w2={"response": {"label": "pos"}}),
+        line(8, w1={"response": {"label": ""}}, w3={}),
+        line(9, w1={"response": {"neg": False, "pos": True}}),
     ]
-    return Sample(
-        _jsonl(folder / "output.manifest", lines),
-        "ground-truth",
-        [
-            ("s3://b/7.txt", "private.1", "neg"),
-            ("s3://b/7.txt", "private.2", "pos"),
-            ("s3://b/9.txt", "private.1", "pos"),
-        ],
-        {"s3://b/7.txt": None, "s3://b/8.txt": None, "s3://b/9.txt": None},
-        {"empty answers": 2},
-        question="response",
-    )
+    file, texts = _jsonl(folder / "output.manifest", lines), {f"s3://b/{n}.txt": None for n in (7, 8, 9)}
+    labels = "s3://b/7.txt|private.1|neg, s3://b/7.txt|private.2|pos, s3://b/9.txt|private.1|pos"
+    return Sample(file, "ground-truth", labels, {**texts}, {"empty answers": 2}, "response")
 
 
 def lewidi_2025(folder: Path) -> Sample:
@@ -479,14 +364,9 @@ def lewidi_2025(folder: Path) -> Sample:
         "9": {"annotation task": "sarcasm", "text": {"context": "a", "response": "b"}, "annotators": "Ann1",
               "annotations": {}, "soft_label": {}, "split": "test", "lang": "en"},
     }  # fmt: skip
-    return Sample(
-        _json(folder / "CSC_dev.json", entries),
-        "lewidi",
-        [("7", "Ann1", "2"), ("7", "Ann2", "5"), ("8", "Ann1", "2"), ("8", "Ann3", "2"), ("8", "Ann3", "5")],
-        {"7": "So you won? [SEP] Obviously.", "8": "Nice. [SEP] Très bien.", "9": "a [SEP] b"},
-        {"items without annotations": 1},
-        question="annotations",
-    )
+    file, labels = _json(folder / "CSC_dev.json", entries), "7|Ann1|2, 7|Ann2|5, 8|Ann1|2, 8|Ann3|2, 8|Ann3|5"
+    texts = {"7": "So you won? [SEP] Obviously.", "8": "Nice. [SEP] Très bien.", "9": "a [SEP] b"}
+    return Sample(file, "lewidi", labels, texts, {"items without annotations": 1}, "annotations")
 
 
 def lewidi_2023(folder: Path) -> Sample:
@@ -498,46 +378,22 @@ def lewidi_2023(folder: Path) -> Sample:
               "annotations": "1, 1", "annotators": "Ann1,Ann4", "lang": "en", "hard_label": "1",
               "soft_label": {"0": 0.0, "1": 1.0}, "split": "train", "other_info": {}},
     }  # fmt: skip
-    return Sample(
-        _json(folder / "HS-Brexit_train.json", entries),
-        "lewidi",
-        [("1", "Ann1", "0"), ("1", "Ann2", "1"), ("1", "Ann3", "0"), ("2", "Ann1", "1"), ("2", "Ann4", "1")],
-        {"1": "hello <user>", "2": "bye"},
-        question="annotations",
-    )
+    file = _json(folder / "HS-Brexit_train.json", entries)
+    labels = "1|Ann1|0, 1|Ann2|1, 1|Ann3|0, 2|Ann1|1, 2|Ann4|1"
+    return Sample(file, "lewidi", labels, {"1": "hello <user>", "2": "bye"}, question="annotations")
 
 
 def pldl(folder: Path) -> Sample:
-    table = {
-        "columns": ["message_id", "worker_id", "label", "message", "platform", "label_vector"],
-        "index": [0, 1, 2, 3],
-        "data": [
-            [7, 3001, 2, "off to work", "mt", [0, 0, 1]],
-            [7, 3002, "none", "off to work", "f8", [0, 1, 0]],
-            [8, 3001, [0, 2], "fired", "mt", [1, 0, 1]],
-            [8, 3002, None, "fired", "mt", []],
-        ],
-    }
-    return Sample(
-        _json(folder / "jobQ1.json", table),
-        "pldl",
-        [("7", "3001", "2"), ("7", "3002", "none"), ("8", "3001", "0"), ("8", "3001", "2")],
-        {"7": "off to work", "8": "fired"},
-        {"empty answers": 1},
-    )
-
-
-def _rows_table() -> pa.Table:
-    features = {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}, "item": {"dtype": "string"}}
-    table = pa.table(
-        {
-            "item": ["a", "a", "b", "b"],
-            "annotator": pa.array([1, 2, 1, 2]),
-            "label": pa.array([0, 1, 1, -1]),
-            "text": ["got wet", "got wet", "got dry", "got dry"],
-        }
-    )
-    return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    columns = ["message_id", "worker_id", "label", "message", "platform", "label_vector"]
+    data = [
+        [7, 3001, 2, "off to work", "mt", [0, 0, 1]],
+        [7, 3002, "none", "off to work", "f8", [0, 1, 0]],
+        [8, 3001, [0, 2], "fired", "mt", [1, 0, 1]],
+        [8, 3002, None, "fired", "mt", []],
+    ]
+    file = _json(folder / "jobQ1.json", {"columns": columns, "index": [0, 1, 2, 3], "data": data})
+    labels = "7|3001|2, 7|3002|none, 8|3001|0, 8|3001|2"
+    return Sample(file, "pldl", labels, {"7": "off to work", "8": "fired"}, {"empty answers": 1})
 
 
 def huggingface_arrow(folder: Path) -> Sample:
@@ -546,16 +402,14 @@ def huggingface_arrow(folder: Path) -> Sample:
     _json(path / "dataset_dict.json", {"splits": ["train"]})
     _json(path / "train" / "state.json", {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]})
     _json(path / "train" / "dataset_info.json", {"features": {}})
-    table = _rows_table()
+    features = {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}, "item": {"dtype": "string"}}
+    columns = {"item": [*"aabb"], "annotator": [1, 2, 1, 2], "label": [0, 1, 1, -1]}
+    table = pa.table(columns | {"text": ["got wet", "got wet", "got dry", "got dry"]})
+    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     with pa.ipc.new_stream(str(path / "train" / "data-00000-of-00001.arrow"), table.schema) as writer:
         writer.write_table(table)
-    return Sample(
-        path,
-        "huggingface",
-        [("a", "1", "neg"), ("a", "2", "pos"), ("b", "1", "pos")],
-        {"a": "got wet", "b": "got dry"},
-        {"empty answers": 1},
-    )
+    texts = {"a": "got wet", "b": "got dry"}
+    return Sample(path, "huggingface", "a|1|neg, a|2|pos, b|1|pos", texts, {"empty answers": 1})
 
 
 def huggingface_parquet(folder: Path) -> Sample:
@@ -566,41 +420,29 @@ def huggingface_parquet(folder: Path) -> Sample:
          "labels": [["neg", "pos"], ["pos"]]}
     )  # fmt: skip
     pq.write_table(table, path / "data" / "train-00000-of-00001.parquet")
-    return Sample(
-        path,
-        "huggingface",
-        [("a", "x", "neg"), ("a", "y", "pos"), ("b", "x", "pos")],
-        {"a": "got wet", "b": "got dry"},
-        question="labels",
-    )
+    texts = {"a": "got wet", "b": "got dry"}
+    return Sample(path, "huggingface", "a|x|neg, a|y|pos, b|x|pos", texts, question="labels")
 
 
 def potato(folder: Path) -> Sample:
-    def line(number: int, mood: dict[str, str], spans: list[Any] | None = None) -> dict[str, Any]:
+    def line(number: int, mood: dict[str, str], spans: list[Any]) -> dict[str, Any]:
         return {
-            "id": f"s{number}",
-            "displayed_text": f"text {number}",
-            "label_annotations": {"mood": mood, "stars": {"scale_3": "3"}},
-            "span_annotations": spans or [],
+            "id": f"s{number}", "displayed_text": f"text {number}",
+            "label_annotations": {"mood": mood, "stars": {"scale_3": "3"}}, "span_annotations": spans,
             "behavioral_data": {"time_string": "Time spent: 0d 0h 0m 4s"},
-        }
+        }  # fmt: skip
 
+    path, both = folder / "annotation_output", {"happy": "true", "sad": "true"}
     answers = {
-        "ann": [line(1, {"happy": "true"}), line(2, {"sad": "true"})],
-        "bób": [line(1, {"happy": "true", "sad": "true"}), line(2, {}, [{"start": 0, "end": 1}])],
+        "ann": [line(1, {"happy": "true"}, []), line(2, {"sad": "true"}, [])],
+        "bób": [line(1, both, []), line(2, {}, [{"start": 0, "end": 1}])],
     }
     for user, lines in answers.items():
-        (folder / "annotation_output" / user).mkdir(parents=True)
-        _jsonl(folder / "annotation_output" / user / "annotated_instances.jsonl", lines)
-    return Sample(
-        folder / "annotation_output",
-        "potato",
-        [("s1", "ann", "happy"), ("s2", "ann", "sad"), ("s1", "bób", "happy"), ("s1", "bób", "sad")],
-        {"s1": "text 1", "s2": "text 2"},
-        {"empty answers": 1, "span annotations": 1},
-        question="mood",
-        options={"question": "mood"},
-    )
+        (path / user).mkdir(parents=True)
+        _jsonl(path / user / "annotated_instances.jsonl", lines)
+    labels, texts = "s1|ann|happy, s2|ann|sad, s1|bób|happy, s1|bób|sad", {"s1": "text 1", "s2": "text 2"}
+    left_out = {"empty answers": 1, "span annotations": 1}
+    return Sample(path, "potato", labels, texts, left_out, "mood", asked=True)
 
 
 def zooniverse(folder: Path) -> Sample:
@@ -608,25 +450,19 @@ def zooniverse(folder: Path) -> Sample:
         tasks = [{"task": f"T{k}", "task_label": "What is it?", "value": v} for k, v in enumerate(values)]
         return [number, user, "", 1, "Birds", "2.1", "2026-01-01", "{}", json.dumps(tasks), "{}", subject]
 
-    out = io.StringIO()
-    writer = csv.writer(out)
-    before = ["classification_id", "user_name", "user_id", "workflow_id", "workflow_name", "workflow_version"]
-    writer.writerow([*before, "created_at", "metadata", "annotations", "subject_data", "subject_ids"])
-    writer.writerows(
-        [
-            row(1, "ann", 70, "Crow", "Yes"),
-            row(2, "not-logged-in-3f", 70, ["Crow", "Jackdaw"], "No"),
-            row(3, "ann", 71, None, "No"),
-        ]
+    header = (
+        "classification_id user_name user_id workflow_id workflow_name workflow_version "
+        "created_at metadata annotations subject_data subject_ids"
     )
+    rows = [
+        row(1, "ann", 70, "Crow", "Yes"),
+        row(2, "not-logged-in-3f", 70, ["Crow", "Jackdaw"], "No"),
+        row(3, "ann", 71, None, "No"),
+    ]
+    file = _csv(folder / "classifications.csv", header.split(), rows)
+    labels = "70|ann|Crow, 70|not-logged-in-3f|Crow, 70|not-logged-in-3f|Jackdaw"
     return Sample(
-        _text(folder / "classifications.csv", out.getvalue()),
-        "zooniverse",
-        [("70", "ann", "Crow"), ("70", "not-logged-in-3f", "Crow"), ("70", "not-logged-in-3f", "Jackdaw")],
-        {"70": None, "71": None},
-        {"empty answers": 1},
-        question="T0",
-        options={"question": "T0"},
+        file, "zooniverse", labels, {"70": None, "71": None}, {"empty answers": 1}, "T0", asked=True
     )
 
 
@@ -642,54 +478,37 @@ def inspect_log(folder: Path) -> Sample:
         "plan": {"name": "plan", "steps": []},
         "samples": [sample(1, grader_a="C", grader_b="I"), sample(2, grader_a="C", grader_b="C"), sample(3)],
     }
-    labels = [("1", "grader_a", "C"), ("1", "grader_b", "I"), ("2", "grader_a", "C"), ("2", "grader_b", "C")]
-    return Sample(
-        _json(folder / "log.json", log),
-        "inspect",
-        labels,
-        {"1": "question 1", "2": "question 2", "3": "question 3"},
-        {"samples without a score": 1},
-        question="score",
-    )
+    file, texts = _json(folder / "log.json", log), {str(n): f"question {n}" for n in (1, 2, 3)}
+    labels = "1|grader_a|C, 1|grader_b|I, 2|grader_a|C, 2|grader_b|C"
+    return Sample(file, "inspect", labels, {**texts}, {"samples without a score": 1}, "score")
 
 
-def _langfuse_scores() -> list[dict[str, Any]]:
+def langfuse_json(folder: Path) -> Sample:
     def score(trace: str, name: str, value: Any, **more: Any) -> dict[str, Any]:
-        known = {"id": f"{trace}{name}", "traceId": trace, "name": name, "environment": "default", **more}
+        score = {"id": f"{trace}{name}", "traceId": trace, "name": name, "environment": "default", **more}
         if isinstance(value, str):
-            return known | {"dataType": "CATEGORICAL", "value": 1, "stringValue": value}
-        return known | {"dataType": "NUMERIC", "value": value}
+            return score | {"dataType": "CATEGORICAL", "value": 1, "stringValue": value}
+        return score | {"dataType": "NUMERIC", "value": value}
 
-    return [
+    scores = [
         score("t1", "quality", "good", source="ANNOTATION", authorUserId="u7"),
         score("t1", "quality", "bad", source="EVAL", configId="judge-1"),
         score("t2", "quality", "good", source="API", observationId="o3"),
         score("t1", "latency", 0.4, source="API"),
     ]
-
-
-_LANGFUSE_LABELS = [("t1", "u7", "good"), ("t1", "EVAL judge-1", "bad"), ("t2 o3", "API", "good")]
-_QUALITY = {"question": "quality"}
-
-
-def langfuse_json(folder: Path) -> Sample:
-    page = {"data": _langfuse_scores(), "meta": {"page": 1, "totalItems": 4}}
-    file = _json(folder / "scores.json", page)
-    return Sample(file, "langfuse", _LANGFUSE_LABELS, question="quality", options=_QUALITY)
+    file = _json(folder / "scores.json", {"data": scores, "meta": {"page": 1, "totalItems": 4}})
+    labels = "t1|u7|good, t1|EVAL judge-1|bad, t2 o3|API|good"
+    return Sample(file, "langfuse", labels, question="quality", asked=True)
 
 
 def langfuse_csv(folder: Path) -> Sample:
-    keys = {"traceId": "trace_id", "observationId": "observation_id", "dataType": "data_type"}
-    keys |= {"stringValue": "string_value", "authorUserId": "author_user_id", "configId": "config_id"}
-    out = io.StringIO()
-    names = ["id", *keys.values(), "name", "value", "source", "environment"]
-    writer = csv.DictWriter(out, names)
-    writer.writeheader()
-    writer.writerows(
-        {keys.get(key, key): value for key, value in score.items()} for score in _langfuse_scores()
-    )
-    file = _text(folder / "scores.csv", out.getvalue())
-    return Sample(file, "langfuse", _LANGFUSE_LABELS, question="quality", options=_QUALITY)
+    sample = langfuse_json(folder)
+    scores = json.loads(sample.path.read_text(encoding="utf-8"))["data"]
+    keys = ["id", "traceId", "observationId", "dataType", "stringValue", "authorUserId", "configId", "name"]
+    keys += ["value", "source", "environment"]
+    header = [re.sub("([A-Z])", r"_\1", key).lower() for key in keys]  # author_user_id
+    rows = [[score.get(key, "") for key in keys] for score in scores]
+    return replace(sample, path=_csv(folder / "scores.csv", header, rows))
 
 
 SAMPLES: list[Callable[[Path], Sample]] = [
@@ -699,3 +518,27 @@ SAMPLES: list[Callable[[Path], Sample]] = [
     potato, zooniverse, inspect_log, langfuse_json, langfuse_csv,
     lewidi_2025, lewidi_2023, pldl, huggingface_arrow, huggingface_parquet,
 ]  # fmt: skip
+
+
+def triples(imported: Gatherer) -> list[tuple[str, str, str]]:
+    """Return (item, annotator, label) of every label."""
+    return list(zip(*(column.to_pylist() for column in imported.labels.columns), strict=True))
+
+
+def item_texts(imported: Gatherer) -> dict[str, str | None]:
+    """Return the text of every item."""
+    rows = [] if imported.items is None else imported.items.to_pylist()
+    return {row["item"]: row.get("text") for row in rows}
+
+
+def written(folder: Path, value: Any, name: str = "export.json") -> Path:
+    """Write a string, or another value as JSON."""
+    file = folder / name
+    file.write_text(value if isinstance(value, str) else json.dumps(value))
+    return file
+
+
+def task(**changes: Any) -> dict[str, Any]:
+    """Return a Label Studio task with one annotation."""
+    annotation = {"id": 1, "completed_by": 10, "result": [choice("mood", "neg")]}
+    return {"id": 7, "data": {"text": "x"}, "annotations": [annotation | changes]}

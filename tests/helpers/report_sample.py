@@ -61,19 +61,15 @@ def canteen(
     literal = np.arange(n_annotators) % 3 == 2
     spam = np.arange(n_annotators) < n_spam
     item, annotator, label = [], [], []
+    guests = [f"guest {n + 1:02d}" for n in range(n_annotators)]
     for m, n in itertools.product(range(n_items), range(labels_per_item)):
         who = (m * 11 + n * 13 + m // 3) % n_annotators
         chances = np.full(4, 0.25) if spam[who] else ANSWERS[str(kinds[m])][int(literal[who])]
         item.append(f"remark {m + 1:03d}")
-        annotator.append(f"guest {who + 1:02d}")
+        annotator.append(guests[who])
         label.append(CLASSES[rng.choice(4, p=chances)])
     phone = rng.random(n_annotators) < np.where(literal, 0.9, 0.2)
-    people = pa.table(
-        {
-            "annotator": [f"guest {n + 1:02d}" for n in range(n_annotators)],
-            "reads_on": ["phone" if one else "screen" for one in phone],
-        }
-    )
+    people = pa.table({"annotator": guests, "reads_on": np.where(phone, "phone", "screen").tolist()})
     items = pa.table({"item": [f"remark {m + 1:03d}" for m in range(n_items)], "text": texts})
     return Annotations.from_arrays(item, annotator, label, classes=CLASSES, items=items, annotators=people)
 

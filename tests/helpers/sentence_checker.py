@@ -140,9 +140,10 @@ class Checker:
         else:
             assert abs(float(text[:-2]) / 100 - value) <= 0.005 + 1e-9, (text, value)
 
-    def parsed(self, pattern: str, text: str) -> Sequence[str]:
-        match = re.fullmatch(pattern, text)
-        assert match, text
+    def parsed(self, pattern: str, text: str | None = None) -> Sequence[str]:
+        """Return the groups of a pattern that the sentence, or a part of it, must match."""
+        match = re.fullmatch(pattern, self.text if text is None else text)
+        assert match, self.text
         return match.groups()
 
     def check(self, sentence: Sentence) -> None:
@@ -151,26 +152,29 @@ class Checker:
         for part in sentence.about.get("parts", []):
             assert part.replace("\u00a0", " ").lower() in text.lower()
             self.check(part)
-        getattr(self, f"check_{sentence.kind}")(text, sentence.about)
+        self.text = text
+        getattr(self, f"check_{sentence.kind}")(sentence.about)
 
-    def check_evidence(self, text: str, about: Any) -> None:
-        assert text == "; ".join(part.replace("\u00a0", " ") for part in about["parts"])
+    def check_evidence(self, about: Any) -> None:
+        assert self.text == "; ".join(part.replace("\u00a0", " ") for part in about["parts"])
 
-    def check_member(self, text: str, about: Any) -> None:
-        (n,) = self.parsed(rf"(?:one of )?{NUMBER} annotators.*", text)
+    def check_member(self, about: Any) -> None:
+        (n,) = self.parsed(rf"(?:one of |A smaller view: )?{NUMBER} annotators.*")
         assert whole(n) == len(about["parts"][0].about["members"])
 
-    def check_views(self, text: str, about: Any) -> None:
-        self.parsed(r"([Tt]wo|[Tt]hree|\d+) views of similar weight \(\d+( and \d+)+ annotators\).*", text)
+    def check_finding(self, about: Any) -> None:
+        assert self.text == "a finding of the model, without a simple reason in the raw labels"
 
-    def check_groups(self, text: str, about: Any) -> None:
-        self.parsed(r"The annotators form \d+ groups that answer differently\. .*", text)
+    def check_views(self, about: Any) -> None:
+        self.parsed(r"([Tt]wo|[Tt]hree|\d+) views of similar weight \(\d+( and \d+)+ annotators\).*")
 
-    def check_agreement(self, text: str, about: Any) -> None:
+    def check_groups(self, about: Any) -> None:
+        self.parsed(r"The annotators form \d+ groups that answer differently\. .*")
+
+    def check_agreement(self, about: Any) -> None:
         words, alpha, _, low, high, advice = self.parsed(
             r"(.+): Krippendorff's α is (-?[\d.]+)( \(95 % interval (-?[\d.]+) to (-?[\d.]+)\))?\."
-            r"( Keep .*)?",
-            text,
+            r"( Keep .*)?"
         )
         value = self.alpha()
         assert abs(float(alpha) - value) <= 0.005 + 1e-9
@@ -182,8 +186,8 @@ class Checker:
         assert (advice is not None) == (value < 0.667)
         assert words == next(level for mark, level in marks if value >= mark)
 
-    def check_rivals(self, text: str, about: Any) -> None:
-        share, *rivals = self.parsed(rf"{SHARE} of all disagreements are between {NAME} and {NAME}\.", text)
+    def check_rivals(self, about: Any) -> None:
+        share, *rivals = self.parsed(rf"{SHARE} of all disagreements are between {NAME} and {NAME}\.")
         pairs: Counter[frozenset[str]] = Counter()
         for counts in self.counts.values():
             for (c, i), (k, j) in combinations(counts.items(), 2):
@@ -192,11 +196,10 @@ class Checker:
         self.share(share, value)
         assert value >= 0.5
 
-    def check_parts(self, text: str, about: Any) -> None:
+    def check_parts(self, about: Any) -> None:
         parts, largest, _ = self.parsed(
             rf"The labels form {NUMBER} unconnected parts: no annotator labelled items of two parts "
-            rf"\(the largest has {NUMBER} of {NUMBER} items?\)\. Have .*",
-            text,
+            rf"\(the largest has {NUMBER} of {NUMBER} items?\)\. Have .*"
         )
         home: dict[Any, Any] = {}
 
@@ -212,13 +215,12 @@ class Checker:
         sizes = Counter(find(("item", m)) for m in self.counts)
         assert (whole(parts), whole(largest)) == (len(sizes), max(sizes.values()))
 
-    def check_check(self, text: str, about: Any) -> None:
+    def check_check(self, about: Any) -> None:
         n, share, points, inside = self.parsed(
             rf"Check {NUMBER} annotators? \({SHARE} of the labels\): .*\. Others agree with "
             r"(?:them|this annotator) (\d+) percentage points less often than with one another\."
             r"(?: (\d+|All) of them are in group \w+ \(see Groups in the report\), "
-            r"which may hold a minority view\.)?",
-            text,
+            r"which may hold a minority view\.)?"
         )
         side = set(about["annotators"].tolist())
         assert whole(n) == len(side)
@@ -232,12 +234,11 @@ class Checker:
         assert gap > 0
         assert abs(gap - int(points) / 100) <= 0.005 + 1e-9
 
-    def check_adjudicate(self, text: str, about: Any) -> None:
+    def check_adjudicate(self, about: Any) -> None:
         (n,) = self.parsed(
-            rf"Adjudicate {NUMBER} items? with 4 or more labels: among the labels, the two most frequent "
+            rf"Adjudicate {NUMBER} items?: each has 4 or more labels,(?: and)? its two most frequent "
             r"answers are at most 20 percentage points apart"
-            r"(?:, and the model is unsure which is more common)?\. Have .*",
-            text,
+            r"(?:, and the model is unsure which is more common)?\. Have .*"
         )
         assert whole(n) == len(about["items"])
         for m in about["items"].tolist():
@@ -245,26 +246,35 @@ class Checker:
             assert sum(top) >= 4
             assert top[0] - top[1] <= 0.2 * sum(top) + 1e-9
 
-    def check_more(self, text: str, about: Any) -> None:
-        n, mean, share, _, rest = self.parsed(
-            rf"Collect more labels for {NUMBER} items?\. (?:These items have|It has) ([\d.]+) labels?"
-            rf"(?: each; on average, the| on average; on average, the|; its) most frequent answer has {SHARE}"
-            rf" of (?:an item’s labels|them)( \(other items: {SHARE}\))?\.",
-            text,
+    def check_more(self, about: Any) -> None:
+        n, labels, other_labels, share, other_share = self.parsed(
+            rf"Collect more labels for {NUMBER} items?\.(?: (?:It has|They have) ([\d.,]+) labels?"
+            r"(?: each| on average)?(?: \(other items: ([\d.]+)\))?\.)?"
+            rf"(?: (?:Its|On average, their) most frequent answers? (?:has|have) {SHARE} of the labels "
+            rf"\(other items: {SHARE}\)\.)?"
         )
         items = set(about["items"].tolist())
+        others = [m for m, counts in self.counts.items() if m not in items and counts]
         assert whole(n) == len(items)
-        assert abs(self.labels_of(items).total() / len(items) - float(mean)) <= 0.05 + 1e-9
-        self.share(share, sum(map(self.top, items)) / len(items))
-        if rest:
-            others = [m for m, counts in self.counts.items() if m not in items and counts]
-            self.share(rest, sum(map(self.top, others)) / len(others))
+        assert labels or share
+        if labels:
+            mean = self.labels_of(items).total() / len(items)
+            assert abs(mean - float(labels.replace(",", ""))) <= 0.05 + 1e-9
+            assert (other_labels is None) == (not others)
+            if other_labels:
+                usual = self.labels_of(others).total() / len(others)
+                assert mean < usual
+                assert abs(usual - float(other_labels)) <= 0.05 + 1e-9
+        if share:
+            tops = [sum(map(self.top, group)) / len(group) for group in (items, others)]
+            assert tops[0] < tops[1]
+            self.share(share, tops[0])
+            self.share(other_share, tops[1])
 
-    def check_gold(self, text: str, about: Any) -> None:
+    def check_gold(self, about: Any) -> None:
         share, n, _, _ = self.parsed(
             rf"The most frequent label is correct for {SHARE} of {NUMBER} items? with a gold label "
-            rf"\(95 % interval {SHARE} to {SHARE}\)\.",
-            text,
+            rf"\(95 % interval {SHARE} to {SHARE}\)\."
         )
         assert self.gold is not None
         items = [m for m, p in enumerate(self.gold) if p >= 0 and self.counts.get(m)]
@@ -275,21 +285,20 @@ class Checker:
             right += (self.gold[m] in best) / len(best)
         self.share(share, right / len(items))
 
-    def check_overturned(self, text: str, about: Any) -> None:
+    def check_overturned(self, about: Any) -> None:
         m, predicted, counts = about["item"], about["predicted"], self.counts[about["item"]]
         votes, total, first, k, second = self.parsed(
             rf"(\d+) of (\d+) labels? are {NAME} and (\d+|none) (?:is|are) {NAME}\. "
-            r"The (?:model chooses|gold label is) .*\.",
-            text,
+            r"The (?:model chooses|gold label is) .*\."
         )
-        if "take precedence" in text:
+        if "take precedence" in self.text:
             assert self.gold is not None
             assert self.gold[m] == predicted
         frequent = self.names.index(first)
         assert [p for p, n in counts.items() if n == max(counts.values())] == [frequent]
         assert (int(votes), int(total)) == (counts[frequent], counts.total())
         assert (0 if k == "none" else int(k), second) == (counts[predicted], self.names[predicted])
-        agree = re.search(rf"agree with others more often \({SHARE} versus {SHARE}\)", text)
+        agree = re.search(rf"agree with others more often \({SHARE} versus {SHARE}\)", self.text)
         if agree:
             means = []
             for p in (predicted, frequent):
@@ -299,7 +308,7 @@ class Checker:
             for share, value in zip(agree.groups(), means, strict=True):
                 self.share(share, value)
         pattern = rf"{NUMBER} similarly labelled items? received {SHARE} {NAME} and {SHARE} {NAME}"
-        similar = re.search(pattern, text)
+        similar = re.search(pattern, self.text)
         if similar:
             assert whole(similar[1]) == len(about["similar"])
             labels = self.labels_of(about["similar"])
@@ -308,8 +317,8 @@ class Checker:
             self.share(similar[2], shares[0])
             self.share(similar[4], shares[1])
 
-    def check_cluster(self, text: str, about: Any) -> None:
-        n, rest = self.parsed(rf"{NUMBER} items?(?:; (.*)| without labels)", text)
+    def check_cluster(self, about: Any) -> None:
+        n, rest = self.parsed(rf"{NUMBER} items?(?:; (.*)| without labels)")
         assert whole(n) == len(about["items"])
         labels = self.labels_of(about["items"])
         assert (rest is None) == (not labels)
@@ -320,11 +329,10 @@ class Checker:
             if second:
                 self.share(second, labels[self.names.index(other)] / labels.total())
 
-    def check_view(self, text: str, about: Any) -> None:
+    def check_view(self, about: Any) -> None:
         differ, n, how, mine, theirs, largest = self.parsed(
             rf"answers? differently from the others on {NUMBER} of {NUMBER} shared items?, "
-            rf"(mostly|most often) {NAME} instead of {NAME} \({NUMBER} items?\)",
-            text,
+            rf"(mostly|most often) {NAME} instead of {NAME} \({NUMBER} items?\)"
         )
         side = set(about["members"].tolist())
         answers = [(most(self.votes(m, side)), most(self.votes(m, self.people - side))) for m in self.answers]
@@ -337,11 +345,10 @@ class Checker:
             assert 2 * whole(largest) >= whole(differ)
         assert self.pairs(side, side) > self.pairs(side, self.people - side)
 
-    def check_group(self, text: str, about: Any) -> None:
+    def check_group(self, about: Any) -> None:
         habits, within, between = self.parsed(
             r"(?:On the same items as the others, this group chooses (.*)\. )?Its members agree with one "
-            rf"another on {SHARE} of shared items, and with the others on {SHARE}\.",
-            text,
+            rf"another on {SHARE} of shared items, and with the others on {SHARE}\."
         )
         side = set(about["members"].tolist())
         shares = self.pairs(side, side), self.pairs(side, self.people - side)
@@ -362,11 +369,10 @@ class Checker:
             self.share(second, usual[p] / mine.sum())
             assert (mine[p] > usual[p]) == (word == "more")
 
-    def check_contrast(self, text: str, about: Any) -> None:
+    def check_contrast(self, about: Any) -> None:
         n, name, first, second = self.parsed(
-            rf"On {NUMBER} similarly labelled items? \((?:cluster \d+|true class ‘.*?’)\), "
-            rf"group \w+ chooses {NAME} {SHARE} of the time and group \w+ {SHARE}\.",
-            text,
+            rf"On {NUMBER} items? of (?:cluster \d+|true class ‘.*?’) that both groups labelled, "
+            rf"group \w+ chooses {NAME} in {SHARE} of its labels and group \w+ in {SHARE}\."
         )
         sides = [set(side.tolist()) for side in about["groups"]]
         votes = [[self.votes(m, side) for side in sides] for m in about["items"].tolist()]
@@ -377,11 +383,10 @@ class Checker:
         self.share(second, shares[1])
         assert shares[0] - shares[1] >= 0.1 - 1e-9
 
-    def check_standing(self, text: str, about: Any) -> None:
+    def check_standing(self, about: Any) -> None:
         value, n, low, high, usual = self.parsed(
             rf"agreement with the others is {SHARE} over {NUMBER} items? "
-            rf"\(95 % interval {SHARE} to {SHARE}; median annotator: {SHARE}\)",
-            text,
+            rf"\(95 % interval {SHARE} to {SHARE}; median annotator: {SHARE}\)"
         )
         row = self.standings[about["annotator"]]
         assert whole(n) == row["n"]
@@ -390,24 +395,25 @@ class Checker:
         self.share(high, min(row["agreement"] + 1.96 * row["error"], 1.0))
         self.share(usual, self.usual)
 
-    def check_blind(self, text: str, about: Any) -> None:
+    def check_blind(self, about: Any) -> None:
         pattern = rf"labels hardly depend on the item \(agreement expected by chance: {SHARE}\)"
         row = self.standings[about["annotator"]]
-        self.share(*self.parsed(pattern, text), row["chance"])
+        self.share(*self.parsed(pattern), row["chance"])
         assert row["agreement"] - row["chance"] <= self.usual_excess / 2 + 1e-9
 
-    def check_few(self, text: str, about: Any) -> None:
-        chance = "whose agreement with the others is not significantly above chance"
-        n, reason = self.parsed(rf"{NUMBER} labels?, (too few for a verdict|{chance})", text)
+    def check_few(self, about: Any) -> None:
+        chance = rf"whose agreement with the others is not significantly above chance \({SHARE}\)"
+        n, reason, share = self.parsed(rf"{NUMBER} labels?, (too few for a verdict|{chance})")
         row = self.standings[about["annotator"]]
         assert whole(n) == self.load[about["annotator"]]
         assert reason.startswith("too few") == (row["n"] <= 2)
         if row["n"] > 2:
+            self.share(share, row["chance"])
             assert row["agreement"] - row["chance"] - 1.96 * row["excess_error"] <= 1e-9
 
-    def check_rule(self, text: str, about: Any) -> None:
+    def check_rule(self, about: Any) -> None:
         pattern = rf"chooses {NAME} on {NUMBER} of {NUMBER} items? that the others label {NAME}"
-        mine, k, n, theirs = self.parsed(pattern, text)
+        mine, k, n, theirs = self.parsed(pattern)
         me, labels = {about["annotator"]}, Counter[int]()
         for m in self.answers:
             label, others = most(self.votes(m, me)), most(self.votes(m, self.people - me))
@@ -416,9 +422,9 @@ class Checker:
         assert (whole(k), whole(n)) == (labels[self.names.index(mine)], labels.total())
         assert 2 * whole(k) >= whole(n)
 
-    def check_column(self, text: str, about: Any) -> None:
+    def check_column(self, about: Any) -> None:
         pattern = rf"(.*) is {NAME} for {SHARE} of group \w+ and {SHARE} of all annotators\."
-        name, value, share, overall = self.parsed(pattern, text)
+        name, value, share, overall = self.parsed(pattern)
         has_value = [str(entry) == value for entry in self.columns[about["column"]].to_pylist()]
         assert (name, value) == (about["column"], about["value"])
         members = [has_value[n] for n in about["members"]]

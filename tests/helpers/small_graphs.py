@@ -25,14 +25,8 @@ def names(letter: str, n: int) -> list[str]:
 def crowd(rows: Sequence[Row], n_items: int, n_annotators: int, n_classes: int) -> ds.Annotations:
     """Return annotations by codes, including items and annotators without labels."""
     item, annotator, label = np.array(sorted(rows), dtype=np.int32).reshape(-1, 3).T.copy()
-    return ds.Annotations(
-        item,
-        annotator,
-        label,
-        Vocabulary(names("i", n_items), "item"),
-        Vocabulary(names("a", n_annotators), "annotator"),
-        Vocabulary(names("c", n_classes), "class"),
-    )
+    sizes = {"item": n_items, "annotator": n_annotators, "class": n_classes}
+    return ds.Annotations(item, annotator, label, *(Vocabulary(names(k[0], n), k) for k, n in sizes.items()))
 
 
 def random_tree(n_items: int, n_annotators: int, shape: str, rng: np.random.Generator) -> list[Row]:

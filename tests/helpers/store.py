@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import json
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from pyarrow import parquet
 
 from dissensus import Annotations
-from dissensus.large import packing
-from dissensus.tables import delimited, json_lines, tables
+from dissensus.large.store import MANIFEST
 
 Row = tuple[str, str, str]
+Change = Callable[[dict[str, Any], dict[str, bytearray]], None]
 FORMATS = ("csv", "tsv", "csv.gz", "jsonl", "jsonl.gz", "json", "parquet")
 HEADER = ("item", "annotator", "label")
 
@@ -24,20 +27,8 @@ HEADER = ("item", "annotator", "label")
 def random_rows(seed: int, n: int = 160) -> list[Row]:
     """Return unordered rows with repeats and unusual ids (quotes, line breaks, spaces, other scripts)."""
     rng = np.random.default_rng(seed)
-    unusual = [
-        "Ä",
-        "a b",
-        "A B",
-        "a  b",
-        'quo"te',
-        "line\nbreak",
-        "é,comma",
-        "日本",
-        "𝔸",
-        "007",
-        "NA",
-        "null",
-    ]
+    unusual = ["Ä", "a b", "A B", "a  b", 'quo"te', "line\nbreak", "é,comma", "日本", "𝔸", "007", "NA"]
+    unusual.append("null")
     items = unusual + [f"item-{i}" for i in range(30)]
     crowd = ["Zoë", "zoë"] + [f"w{i}" for i in range(9)]
     labels = ["yes", "no", "Yes", "may be", "𝔸"]
@@ -71,10 +62,14 @@ def same(a: Annotations, b: Annotations) -> None:
         assert getattr(a, name) == getattr(b, name), name
 
 
-@pytest.fixture
-def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read files in small chunks and merge ids often."""
-    monkeypatch.setattr(packing, "NEW_ID_BYTES", 600)
-    monkeypatch.setattr(tables, "_ROWS_PER_CHUNK", 5)
-    monkeypatch.setattr(json_lines, "_RECORDS_PER_BATCH", 5)
-    monkeypatch.setattr(delimited, "_CSV_BLOCK_BYTES", 256)
+def forge(store: Path, change: Change) -> None:
+    """Change the manifest and bytes of a store, and recompute every checksum."""
+    manifest = json.loads((store / MANIFEST).read_bytes())
+    manifest.pop("seal")
+    content = {name: bytearray((store / name).read_bytes()) for name in manifest["files"]}
+    change(manifest, content)
+    for name, data in content.items():
+        (store / name).write_bytes(data)
+        manifest["files"][name] = {"bytes": len(data), "crc32": zlib.crc32(data)}
+    text = json.dumps(manifest, sort_keys=True)
+    (store / MANIFEST).write_text(json.dumps(manifest | {"seal": hashlib.sha256(text.encode()).hexdigest()}))

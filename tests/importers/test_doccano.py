@@ -10,7 +10,7 @@ import pytest
 
 from dissensus.errors import DataError
 from dissensus.importers import load_export, recognise
-from tests.helpers.exports import written
+from tests.helpers.export_samples import written
 
 
 def test_merged_files_are_refused(tmp_path: Path) -> None:

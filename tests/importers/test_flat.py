@@ -10,7 +10,7 @@ import pytest
 import tests.helpers.export_samples as samples
 from dissensus.errors import DataError
 from dissensus.importers import load_export
-from tests.helpers.exports import item_texts, triples, written
+from tests.helpers.export_samples import item_texts, triples, written
 from tests.helpers.reading import write_file
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,22 +10,19 @@ import tests.helpers.export_samples as samples
 from dissensus.errors import DataError
 from dissensus.importers import load_export
 from dissensus.importers.read import read_annotations
-from tests.helpers.exports import item_texts, task, triples, written
+from tests.helpers.export_samples import item_texts, task, triples, written
 
 
 def two_questions(folder: Path) -> Path:
     tasks = samples.label_studio_tasks()
     tasks[1]["annotations"][0]["result"].append(samples.choice("topic", "sport"))
-    file = folder / "two.json"
-    file.write_text(json.dumps(tasks))
-    return file
+    return written(folder, tasks, "two.json")
 
 
 def test_several_questions(tmp_path: Path) -> None:
     file = two_questions(tmp_path)
-    with pytest.raises(
-        DataError, match=r"several questions \(mood, topic\); choose one, such as question='mood'"
-    ):
+    line = r"several questions \(mood, topic\); choose one, such as question='mood'"
+    with pytest.raises(DataError, match=line):
         load_export(file)
     imported = load_export(file, question="topic")
     assert triples(imported) == [("8", "15", "sport")]
@@ -42,11 +38,9 @@ def test_misspelled_question(tmp_path: Path) -> None:
 
 
 def test_export_without_labels(tmp_path: Path) -> None:
-    file = written(tmp_path, [task(was_cancelled=True), task(was_cancelled=True)])
-    with pytest.raises(
-        DataError, match=r"there are no labels \(2 cancelled or skipped annotations left out\)"
-    ):
-        load_export(file)
+    line = r"there are no labels \(2 cancelled or skipped annotations left out\)"
+    with pytest.raises(DataError, match=line):
+        load_export(written(tmp_path, [task(was_cancelled=True), task(was_cancelled=True)]))
 
 
 def test_notes_on_skipped_answers(tmp_path: Path) -> None:
@@ -80,10 +74,8 @@ def test_unusual_values(tmp_path: Path) -> None:
 
 
 def test_lone_surrogates(tmp_path: Path) -> None:
-    text = '[{"id": 1, "data": {"text": "a\\ud800b"}, "annotations": []}]'
-    file = written(tmp_path, text.replace("[]", json.dumps(task()["annotations"])))
-    assert item_texts(load_export(file)) == {"1": "a?b"}
+    tasks = [{"id": 1, "data": {"text": "a\ud800b"}, "annotations": task()["annotations"]}]
+    assert item_texts(load_export(written(tmp_path, tasks))) == {"1": "a?b"}
+    tasks[0]["annotations"] = task(result=[samples.choice("mood", "\ud800")])["annotations"]
     with pytest.raises(DataError, match=r"record 1: .* is not valid text"):
-        load_export(
-            written(tmp_path, text.replace("[]", json.dumps(task()["annotations"]).replace("neg", "\\ud800")))
-        )
+        load_export(written(tmp_path, tasks))

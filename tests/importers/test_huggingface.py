@@ -14,7 +14,7 @@ import tests.helpers.export_samples as samples
 from dissensus.errors import DataError
 from dissensus.importers import load_export
 from dissensus.importers.read import read_annotations
-from tests.helpers.exports import item_texts, task, triples, written
+from tests.helpers.export_samples import item_texts, task, triples, written
 
 
 def on_disk(folder: Path, table: pa.Table, features: dict[str, Any] | None = None) -> Path:
@@ -62,24 +62,13 @@ def test_lists_of_class_numbers(tmp_path: Path) -> None:
 
 def test_datasets_that_cannot_be_read(tmp_path: Path) -> None:
     classes = {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}
+    ids, lists = {"item": "a", "annotator": "x"}, {"annotator": ["x", "y"], "label": ["z"]}
     for columns, features, message in (
         ({"item": "a", "label": "x"}, None, "no annotator column found; .* it has item, label"),
-        ({"item": "a", "annotator": "x", "mood": "y"}, None, r"column of answers; .*question= \(mood\)"),
-        (
-            {"thing": "a", "annotator": "x", "label": "y"},
-            None,
-            "no item column found; .* it has thing, annot",
-        ),
-        (
-            {"item": "a", "annotator": ["x", "y"], "label": ["z"]},
-            None,
-            "row 1: the lists .* differ in length",
-        ),
-        (
-            {"item": "a", "annotator": "x", "label": 2},
-            classes,
-            "label 2 is not one of the dataset's 2 classes",
-        ),
+        (ids | {"mood": "y"}, None, r"column of answers; .*question= \(mood\)"),
+        ({"thing": "a"} | lists, None, "no item column found; .* it has thing, annot"),
+        (ids | lists, None, "row 1: the lists .* differ in length"),
+        (ids | {"label": 2}, classes, "label 2 is not one of the dataset's 2 classes"),
     ):
         with pytest.raises(DataError, match=message):
             load_export(on_disk(tmp_path / "data", pa.Table.from_pylist([columns]), features))

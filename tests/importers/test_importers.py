@@ -12,25 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import tests.helpers.export_samples as samples
 from dissensus.errors import DataError, ParameterError
 from dissensus.importers import FORMATS, load_export, recognise
 from dissensus.importers.read import read_annotations
 from dissensus.tables.write import write_table
-from tests.helpers.export_samples import SAMPLES, Sample
-from tests.helpers.exports import item_texts, task, triples, written
+from tests.helpers.export_samples import SAMPLES, Sample, item_texts, task, triples, written
 from tests.helpers.reading import rows_of, write_file
 
 by_name = pytest.mark.parametrize("make", SAMPLES, ids=lambda make: make.__name__)
-
-
-FOLDERS = (
-    samples.potato,
-    samples.doccano_folder,
-    samples.doccano_zip,
-    samples.huggingface_arrow,
-    samples.huggingface_parquet,
-)
+FOLDERS = {"potato", "doccano_folder", "doccano_zip", "huggingface_arrow", "huggingface_parquet"}
+FILES = [make for make in SAMPLES if make.__name__ not in FOLDERS]
 
 
 @by_name
@@ -46,9 +37,7 @@ def test_documented_format(make: Callable[[Path], Sample], tmp_path: Path) -> No
     assert recognise(sample.path) == (None if is_named else sample.format)
 
 
-@pytest.mark.parametrize(
-    "make", [make for make in SAMPLES if make not in FOLDERS], ids=lambda make: make.__name__
-)
+@pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__)
 def test_gzipped_and_renamed_export(make: Callable[[Path], Sample], tmp_path: Path) -> None:
     sample = make(tmp_path)
     other = tmp_path / "anything.bin"

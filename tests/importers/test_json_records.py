@@ -11,15 +11,12 @@ import pytest
 import tests.helpers.export_samples as samples
 from dissensus.errors import DataError
 from dissensus.importers import load_export, recognise
-from tests.helpers.exports import item_texts, triples, written
+from tests.helpers.export_samples import item_texts, triples, written
 
 
 def test_built_in_ground_truth_job(tmp_path: Path) -> None:
-    line = {
-        "source-ref": "s3://b/1.png",
-        "sport": 0,
-        "sport-metadata": {"class-name": "football", "confidence": 0.9},
-    }
+    metadata = {"class-name": "football", "confidence": 0.9}
+    line = {"source-ref": "s3://b/1.png", "sport": 0, "sport-metadata": metadata}
     file = written(tmp_path, line, "output.manifest")
     assert recognise(file) == "ground-truth"
     with pytest.raises(DataError, match="holds only the consolidated label"):

@@ -10,7 +10,7 @@ import pytest
 import tests.helpers.export_samples as samples
 from dissensus.errors import DataError
 from dissensus.importers import load_export
-from tests.helpers.exports import task, triples, written
+from tests.helpers.export_samples import task, triples, written
 
 
 def region(kind: str, value: dict[str, Any]) -> dict[str, Any]:
@@ -31,10 +31,8 @@ def test_other_controls(tmp_path: Path) -> None:
 
 def test_repeated_answer_is_one_label(tmp_path: Path) -> None:
     result = [samples.choice("mood", "neg"), samples.choice("mood", "neg", "pos")]
-    assert triples(load_export(written(tmp_path, [task(result=result)]))) == [
-        ("7", "10", "neg"),
-        ("7", "10", "pos"),
-    ]
+    labels = triples(load_export(written(tmp_path, [task(result=result)])))
+    assert labels == [("7", "10", "neg"), ("7", "10", "pos")]
 
 
 def test_answers_about_regions_are_skipped(tmp_path: Path) -> None:

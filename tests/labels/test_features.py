@@ -34,10 +34,8 @@ def test_features_follow_every_selection():
 
 
 def test_texts_are_embedded(monkeypatch):
-    monkeypatch.setattr(
-        "dissensus.text.embedding.embed",
-        lambda texts, **_: np.array([[len(t), 1] for t in texts], np.float32),
-    )
+    embed = lambda texts, **_: np.array([[len(text), 1] for text in texts], np.float32)  # noqa: E731
+    monkeypatch.setattr("dissensus.text.embedding.embed", embed)
     annotations = labels(["x", "xx", "xxx", "xxxx"])
     np.testing.assert_array_equal(features_of(annotations)[:, 0], [1, 2, 3, 4])
     np.testing.assert_array_equal(features_of(ds.text.embed_items(annotations))[:, 0], [1, 2, 3, 4])

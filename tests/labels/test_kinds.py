@@ -25,12 +25,6 @@ def ratings(low: int, high: int, seed: int = 0, n_items: int = 60, n_raters: int
     return pd.DataFrame(ids | {"label": scores[item, rater]})
 
 
-def reference_alpha(frame: pd.DataFrame, level: str) -> float:
-    """Return α of the krippendorff package."""
-    table = frame.pivot_table(index="annotator", columns="item", values="label", aggfunc="first")
-    return float(krippendorff.alpha(table.to_numpy(float), level_of_measurement=level))
-
-
 @pytest.mark.parametrize("kind", ["csv", "frame", "parquet", "store"])
 def test_numbers_are_ordered_by_value_in_every_format(tmp_path: Path, kind: str) -> None:
     frame = ratings(2, 12)
@@ -41,7 +35,9 @@ def test_numbers_are_ordered_by_value_in_every_format(tmp_path: Path, kind: str)
     assert [int(name) for name in labels.classes] == sorted(frame["label"].unique())
     assert labels.label_type == "ordinal"
     assert any("read as an ordered scale" in note for note in labels.notes)
-    expected = {level: reference_alpha(frame, level) for level in ("nominal", "ordinal", "interval")}
+    table = frame.pivot_table(index="annotator", columns="item", values="label").to_numpy()
+    levels = "nominal", "ordinal", "interval"
+    expected = {level: krippendorff.alpha(table, level_of_measurement=level) for level in levels}
     for level, alpha in expected.items():
         assert krippendorff_alpha(labels, level=level) == pytest.approx(alpha, abs=1e-12)
     assert ds.describe(labels).alpha == pytest.approx(expected["ordinal"], abs=1e-12)
@@ -116,11 +112,8 @@ def test_interval_alpha_and_icc_by_hand() -> None:
 
 def test_label_type_option(tmp_path: Path) -> None:
     ratings(1, 5).to_csv(tmp_path / "r.csv", index=False)
-    for options, label_type in (
-        ((), "ordinal"),
-        (("--label-type", "nominal"), "nominal"),
-        (("--classes", "5<4<3<2<1"), "ordinal"),
-    ):
+    cases = {(): "ordinal", ("--label-type", "nominal"): "nominal", ("--classes", "5<4<3<2<1"): "ordinal"}
+    for options, label_type in cases.items():
         assert f"label type            {label_type}" in run("describe", tmp_path / "r.csv", *options).stdout
 
 
@@ -155,15 +148,12 @@ def test_sets_as_texts_are_suggested() -> None:
     assert note in ds.read_annotations(votes).notes
     # a single such label may be a name, and so may those whose parts are not labels
     for labels in (["p;q", "q", "p", "p"], ["p;q", "q", "r;s", "p"]):
-        assert not any(
-            "may be sets" in note for note in ds.read_annotations(votes.assign(label=labels)).notes
-        )
+        notes = ds.read_annotations(votes.assign(label=labels)).notes
+        assert not any("may be sets" in note for note in notes)
 
 
 def test_missing_words_are_suggested_and_skipped(tmp_path: Path) -> None:
-    stars = pd.DataFrame(
-        {"item": list("aabbcc"), "annotator": list("xyxyxy"), "label": ["1", "2", "3", "4", "5", "none"]}
-    )
+    stars = pd.DataFrame({"item": list("aabbcc"), "annotator": list("xyxyxy"), "label": [*"12345", "none"]})
     note = "'none' may mean a missing label; if so, use missing_words=['none']"
     assert note in ds.read_annotations(stars).notes
     skipped = ds.read_annotations(stars, missing_words="none,NA")

@@ -27,9 +27,8 @@ def assert_frequencies(counts: NDArray[np.int64], probabilities: NDArray[np.floa
 
 @pytest.fixture(scope="module")
 def large() -> Simulation:
-    return ds.simulate(
-        *(6000, 800, 3), n_item_clusters=3, n_annotator_clusters=2, labels_per_item=10, alpha=1.0, seed=4
-    )
+    clusters = {"n_item_clusters": 3, "n_annotator_clusters": 2}
+    return ds.simulate(6000, 800, 3, **clusters, labels_per_item=10, alpha=1.0, seed=4)
 
 
 def test_frequencies_follow_the_parameters(large: Simulation) -> None:
@@ -58,9 +57,7 @@ def test_every_item_has_distinct_annotators_in_canonical_order(large: Simulation
     labels = large.annotations
     assert labels.n_pairs == labels.n_labels == 60_000
     np.testing.assert_array_equal(labels.counts.sum(axis=1), 10)
-    rebuilt = ds.Annotations.from_arrays(
-        labels.items[labels.item], labels.annotators[labels.annotator], labels.classes[labels.label]
-    )
+    rebuilt = ds.Annotations.from_arrays(*labels.to_frame().to_numpy().T)
     for column in ("item", "annotator", "label"):
         np.testing.assert_array_equal(getattr(rebuilt, column), getattr(labels, column))
 
@@ -108,10 +105,8 @@ def test_assign_matches_sampling_without_replacement() -> None:
     assert (drawn[:, 0] < drawn[:, 1]).all()
     pairs = [(0, 1), (0, 2), (1, 2)]
     # P(i, then j) = w_i/W · w_j/(W − w_i), in either order
-    chance = [
-        weights[i] / 8 * weights[j] / (8 - weights[i]) + weights[j] / 8 * weights[i] / (8 - weights[j])
-        for i, j in pairs
-    ]
+    product = {(i, j): weights[i] / 8 * weights[j] / 8 for i, j in pairs}
+    chance = [product[i, j] * (8 / (8 - weights[i]) + 8 / (8 - weights[j])) for i, j in pairs]
     np.testing.assert_allclose(sum(chance), 1, rtol=1e-12)
     counts = np.array([(drawn == pair).all(axis=1).sum() for pair in pairs])
     assert_frequencies(counts, np.array(chance))

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import dissensus as ds
-from dissensus.annotators.skill import annotator_skills
 from dissensus.errors import DataError, DissensusWarning
 from dissensus.evaluate.compare import choose_truth
 from dissensus.evaluate.gold import gold_accuracy
@@ -33,9 +32,8 @@ def source(kind: str, folder: Path) -> Any:
     path = folder / "votes.csv"
     FRAME.to_csv(path, index=False)
     arrow = pa.Table.from_pandas(FRAME, preserve_index=False)
-    return {"pandas": FRAME, "polars": pl.from_pandas(FRAME), "arrow": arrow, "str": str(path), "path": path}[
-        kind
-    ]
+    frames = {"pandas": FRAME, "polars": pl.from_pandas(FRAME), "arrow": arrow}
+    return (frames | {"str": str(path), "path": path})[kind]
 
 
 def values(frame: Any) -> list[list[str]]:
@@ -76,7 +74,6 @@ CALLS: dict[str, Callable[[Any, Path], Any]] = {
     ),
     "describe": lambda labels, _: ds.describe(labels).as_text().partition("note:")[0],
     "annotator_verdicts": lambda labels, _: values(ds.annotator_verdicts(labels, POSTERIOR).to_frame()),
-    "annotator_skills": lambda labels, _: values(annotator_skills(labels, TRUTH).to_frame()),
     "gold_accuracy": lambda labels, _: gold_accuracy(labels, ds.DawidSkene(), gold=GOLD, folds=2),
     "judge_report": lambda labels, _: values(ds.judge_report(labels, ["a1"]).to_frame()),
     "plan_labels": lambda labels, _: values(ds.plan_labels(labels, POSTERIOR, budget=5).to_frame()),
@@ -138,6 +135,10 @@ def test_unknown_ids_are_warned_about() -> None:
         MODEL.predict_proba(CROWD.items, ["new annotator"] * 24)
 
 
-def test_features_for_a_frame_need_item_ids() -> None:
+def test_rows_of_features_and_priors_need_item_ids() -> None:
     with pytest.raises(DataError, match=r"features has one row per item, but the order of items"):
         ds.text.with_features(FRAME, FEATURES.to_numpy())
+    with pytest.raises(DataError, match=r"features has one row per item, but the order of items"):
+        ds.DirichletRegression().fit(FRAME, features=FEATURES.to_numpy())
+    with pytest.raises(DataError, match=r"prior has one row per item, but the order of items"):
+        ds.DawidSkene().fit(FRAME, prior=np.ones((24, 3)))

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.engine import Checkpoint, ConvergenceMonitor
 from dissensus.errors import DataError
 from dissensus.large import checkpoints
-from dissensus.large.checkpoints import LOCK_FILE, STATE_FILE, Checkpoints, checkpoint_folder
-from dissensus.large.engine import Budget, LargeEngine
+from dissensus.large.checkpoints import LOCK_FILE, STATE_FILE, checkpoint_folder
 from dissensus.large.resources import Resources
 from dissensus.models.base import Model
 from tests.helpers.cluster import (
@@ -34,18 +31,11 @@ from tests.helpers.cluster import (
     crowd,
     differing,
     least_memory,
-    small_shards,
 )
 from tests.helpers.sizes import usually
+from tests.helpers.victim import KILLED, ROOT, run_victim
 
-__all__ = ["small_shards"]
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.usefixtures("small_shards")]
-
-VICTIM = Path(__file__).resolve().parents[1] / "helpers" / "checkpoint_victim.py"
-ENVIRONMENT = os.environ | {
-    "PYTHONPATH": os.pathsep.join([str(VICTIM.parents[2]), os.environ.get("PYTHONPATH", "")])
-}
-KILLED = "-9"
 
 
 @pytest.fixture(autouse=True)
@@ -130,11 +120,11 @@ def kill_points(seed: int, n_files: int) -> list[str]:
     Two of them come after a checkpoint, so that later ones kill resumed fits.
     """
     chance = random.Random(seed)
-    early = ["iteration=1", "rename=1", f"sync={chance.randint(1, n_files)}", "write=1"]
+    early = ["progress=1", "rename=1", f"sync={chance.randint(1, n_files)}", "write=1"]
     early += [f"link={chance.randint(1, n_files - 1)}" for _ in range(3 * (n_files > 1))]
     picked = chance.choices(early, k=usually(2, verify=8))
     for position in (chance.randint(1, 4), chance.randint(5, 8)):
-        picked.insert(position, "iteration=2")
+        picked.insert(position, "progress=2")
     return picked
 
 
@@ -148,16 +138,8 @@ def kill_points(seed: int, n_files: int) -> list[str]:
 def test_killed_fit_resumes_with_identical_bits(name: str, on_disk: bool, tmp_path: Path) -> None:
     memory = small_memory(name) if on_disk else 0
     kills = kill_points(len(name) + on_disk, n_files=4 if on_disk else 1)  # the state; w, ν and cavities
-    done = subprocess.run(
-        [sys.executable, VICTIM, tmp_path, name, str(memory), *kills, "end"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-        env=ENVIRONMENT,
-    )
-    ends = [line.split()[-1] for line in done.stdout.splitlines()]
-    assert ends == [KILLED] * len(kills) + ["0"]
+    lines = run_victim("fit", tmp_path, name, str(memory), *kills, "end")
+    assert [line.split()[-1] for line in lines] == [KILLED] * len(kills) + ["0"]
     progress = Counting()
     assert differing(run(tmp_path, MODELS[name](), progress, memory=memory or None), alone(name)) == []
     assert progress.words == []
@@ -184,10 +166,8 @@ with ds.resources(checkpoint=sys.argv[1], checkpoint_every=1, progress=wait):
 
 
 def test_parallel_run_of_the_same_fit_is_rejected(tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, tmp_path], stdout=subprocess.PIPE, env=ENVIRONMENT
-    )
-    with holder:
+    command = [sys.executable, "-c", HOLDER, tmp_path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as holder:
         try:
             assert holder.stdout is not None
             assert holder.stdout.readline() == b"here\n"
@@ -304,48 +284,3 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---- files --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Inner:
-    table: np.ndarray
-    share: float
-
-
-@dataclass(frozen=True)
-class Outer:
-    inner: Inner
-    history: tuple[float, ...]
-    scalar: np.ndarray
-
-
-def test_state_round_trip_keeps_the_memory_layout(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for axes in ((0, 1, 2), (0, 2, 1), (2, 1, 0)):
-        table = rng.random((3, 4, 5)).transpose(axes)
-        state = Outer(Inner(table, 0.1 + 0.2), (1 / 3, -np.inf), np.asarray(np.nextafter(1, 2)))
-        checkpoints_ = Checkpoints(lambda axes=axes: tmp_path / str(axes), 1)
-        checkpoints_.write("fit", Checkpoint(state, 2, (0.1, float("nan")), ""))
-        step = checkpoints_.latest("fit", Outer)
-        assert step is not None
-        restored = step.state
-        assert restored.inner.table.tobytes(order="A") == table.tobytes(order="A")
-        assert restored.inner.table.strides == table.strides
-        assert (restored.inner.share, restored.history) == (0.1 + 0.2, (1 / 3, -np.inf))
-        assert (restored.scalar.shape, restored.scalar) == ((), np.nextafter(1, 2))
-        np.testing.assert_array_equal(step.trace, [0.1, np.nan])
-        assert (step.done, step.stopped) == (2, "")
-
-
-def test_two_checkpoints_are_kept(tmp_path: Path) -> None:
-    checkpoints_ = Checkpoints(lambda: tmp_path, 2)
-    engine = LargeEngine(
-        1, None, 1, budget=Budget(None), scratch=lambda: tmp_path, checkpoints=checkpoints_, dtype=np.float64
-    )
-    monitor = ConvergenceMonitor(engine, 8, 0.0, "fit")
-    state = Inner(np.zeros(2), 0.0)
-    for n in range(7):
-        monitor.report(float(n), state)
-    assert [step.name for step in steps(tmp_path)] == ["step-000004", "step-000006"]
-    monitor.report(6.0, state)  # converged
-    assert [step.name for step in steps(tmp_path)] == ["step-000006", "step-000008"]

@@ -21,22 +21,12 @@ from dissensus.engine import cut_blocks
 from dissensus.errors import ClusterError, DataError
 from dissensus.large import dask
 from dissensus.params import PROCESS_BYTES
-from tests.helpers.cluster import (
-    ITERATIONS,
-    MODELS,
-    Counting,
-    StoppedError,
-    alone,
-    crowd,
-    differing,
-    small_shards,
-    stored,
-)
+from tests.helpers.cluster import ITERATIONS, MODELS, Counting, StoppedError, alone, crowd, differing, stored
 from tests.helpers.sizes import usually
 from tests.helpers.tls import certificates
 
-__all__ = ["small_shards"]
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
+QUIET: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
 
 
 # ---- identical bits -----------------------------------------------------------------------------------
@@ -69,10 +59,8 @@ def test_small_memory_gives_identical_bits(name: str, client: Any, tmp_path: Pat
     for memory in (least, least + 10**7):  # layouts rebuilt for every step, or cached
         with ds.resources(cluster=client, scratch=tmp_path, memory=memory):
             assert differing(MODELS[name]().fit(labels_), alone(name)) == []
-    with (
-        ds.resources(cluster=client, scratch=tmp_path, memory=least - 1),
-        pytest.raises(DataError, match=r"on 4,062 labels needs at least 75\d.\d+MB of memory"),
-    ):
+    line, resources = r"on 4,062 labels needs at least 75\d.\d+MB of memory", {"cluster": client}
+    with ds.resources(**resources, memory=least - 1), pytest.raises(DataError, match=line):
         MODELS[name]().fit(labels_)
 
 
@@ -122,10 +110,8 @@ def test_worker_with_other_labels(client: Any, tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     line = f"{file}: the labels on this worker's machine differ from the driver's; copy the store there"
-    with (
-        ds.resources(cluster=client, scratch=tmp_path / "scratch"),
-        pytest.raises(DataError, match=f"^{re.escape(line)}"),
-    ):
+    resources = ds.resources(cluster=client, scratch=tmp_path / "scratch")
+    with resources, pytest.raises(DataError, match=f"^{re.escape(line)}"):
         MODELS["fmm"]().fit(labels_)
 
 
@@ -156,10 +142,8 @@ def test_layouts_are_released_after_the_fit(stop_at: int | None, client: Any, tm
         if len(during) == stop_at:
             raise StoppedError
 
-    with (
-        ds.resources(cluster=client, progress=progress, scratch=tmp_path / "scratch"),
-        nullcontext() if stop_at is None else pytest.raises(StoppedError),
-    ):
+    resources = ds.resources(cluster=client, progress=progress, scratch=tmp_path / "scratch")
+    with resources, nullcontext() if stop_at is None else pytest.raises(StoppedError):
         MODELS["pgm-bp"]().set_params(max_iter=3).fit(stored(crowd(), tmp_path))
     deadline = time.monotonic() + 20
     while tasks_of_workers(client) and time.monotonic() < deadline:
@@ -204,8 +188,7 @@ def test_cluster_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import Client, LocalCluster
 
     monkeypatch.setattr(dask, "WORKER_TIMEOUT", 0.5)
-    quiet = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(n_workers=0, processes=False, **quiet) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=0, processes=False, **QUIET) as cluster, Client(cluster) as client:
         line = r"^inproc://.*: the cluster has had no workers for 0 seconds; start some with dask worker"
         with pytest.raises(ClusterError, match=line), ds.resources(cluster=client):
             pass
@@ -217,22 +200,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, tup
     from distributed import LocalCluster, Security
 
     ca, cert, key = certificates(tmp_path_factory.mktemp("tls") / "own")
-    roles = {
-        f"tls_{role}_{part}": str(path)
-        for role in ("scheduler", "worker", "client")
-        for part, path in (("cert", cert), ("key", key))
-    }
+    roles = {f"tls_{role}_cert": str(cert) for role in ("scheduler", "worker", "client")}
+    roles |= {name.replace("cert", "key"): str(key) for name in roles}
     security = Security(tls_ca_file=str(ca), require_encryption=True, **roles)
-    with LocalCluster(
-        n_workers=1,
-        threads_per_worker=2,
-        processes=False,
-        protocol="tls://",
-        host="127.0.0.1",
-        security=security,
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
+    place_and_size = {"host": "127.0.0.1", "n_workers": 1, "threads_per_worker": 2, "processes": False}
+    with LocalCluster(**place_and_size, protocol="tls://", security=security, **QUIET) as cluster:
         yield cluster.scheduler_address, (ca, cert, key)
 
 
@@ -240,10 +212,8 @@ def configured(files: tuple[Path, ...]) -> Any:
     """Configure Dask with the certificate of an authority, a certificate and a key."""
     import dask
 
-    names = ("ca-file", "client.cert", "client.key")
-    return dask.config.set(
-        {f"distributed.comm.tls.{name}": str(file) for name, file in zip(names, files, strict=False)}
-    )
+    names = [f"distributed.comm.tls.{name}" for name in ("ca-file", "client.cert", "client.key")]
+    return dask.config.set(dict(zip(names, map(str, files), strict=False)))
 
 
 @pytest.mark.parametrize("name", usually(["pgm-bp"], verify=["dawid-skene", "pgm-bp"]))
@@ -294,6 +264,3 @@ def test_local_cluster_accepts_only_its_own_clients(client: Any) -> None:
 
     with pytest.raises((ssl.SSLError, ConnectionError)):
         ask()
-
-
-# ---- security -----------------------------------------------------------------------------------------

@@ -24,12 +24,12 @@ from dissensus.large import dask
 from dissensus.models import confusion
 from dissensus.models.fmm import counts_of
 from dissensus.models.pgm import messages
-from tests.helpers.cluster import ITERATIONS, MODELS, Counting, alone, crowd, differing, small_shards
+from tests.helpers.cluster import ITERATIONS, MODELS, Counting, alone, crowd, differing
 from tests.helpers.sizes import usually
 
-__all__ = ["small_shards"]
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
 KILLS = usually(1, verify=10)
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -163,10 +163,8 @@ def test_workers_that_die_repeatedly(client: Any, tmp_path: Path, monkeypatch: p
             pass
 
     monkeypatch.setattr(client, "submit", lambda *args, **options: Dead())
-    with (
-        ds.resources(cluster=client, scratch=tmp_path),
-        pytest.raises(ClusterError, match=r"^workers died repeatedly, perhaps out of memory"),
-    ):
+    line = r"^workers died repeatedly, perhaps out of memory"
+    with ds.resources(cluster=client, scratch=tmp_path), pytest.raises(ClusterError, match=line):
         MODELS["fmm"]().fit(crowd())
 
 
@@ -216,10 +214,8 @@ def test_lost_scheduler_and_resumed_fit(tmp_path: Path) -> None:
     settings = {"checkpoint": tmp_path / "run", "checkpoint_every": 1}
     with scheduler_and_worker(tmp_path / "first") as (address, scheduler):
         progress, started_at = SchedulerKiller(scheduler, 3), time.monotonic()
-        with (
-            pytest.raises(ClusterError) as lost,
-            ds.resources(cluster=address, progress=progress, **settings),
-        ):
+        resources = ds.resources(cluster=address, progress=progress, **settings)
+        with pytest.raises(ClusterError) as lost, resources:
             MODELS["pgm-bp"]().fit(crowd())
         assert time.monotonic() - started_at < 60
     assert str(lost.value).startswith(f"{address}: the connection to the scheduler was lost (")
@@ -232,58 +228,3 @@ def test_lost_scheduler_and_resumed_fit(tmp_path: Path) -> None:
         with ds.resources(cluster=address, progress=progress, **settings):
             assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
     assert len(progress.words) == ITERATIONS - 3 + 1
-
-
-PROGRAM = """
-import os, signal, sys
-import dissensus as ds
-from tests.helpers.cluster import MODELS, crowd, cut_small
-
-dead = []
-
-def progress(words, share):
-    if not dead:
-        dead.extend(resources.client.run(os.getpid).values())
-        os.kill(dead[0], signal.SIGKILL)
-
-if __name__ == "__main__":
-    cut_small()
-    with ds.resources(cluster="local", n_workers=1, scratch=sys.argv[1], progress=progress) as resources:
-        MODELS["pgm-bp"]().fit(crowd())
-    print(len(dead))
-"""
-
-
-def test_dying_worker_prints_nothing(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, program, tmp_path / "scratch"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ
-        | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parents[2]), *sys.path])},
-    )
-    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
-    assert list((tmp_path / "scratch").iterdir()) == []
-
-
-def test_a_worker_that_comes_later_takes_its_share(tmp_path: Path) -> None:
-    """Blocks are shared anew when the workers are others than before."""
-    told: list[int] = []
-
-    def progress(words: str, share: float) -> None:
-        told.append(len(found.client.cluster.workers))
-        if len(told) == 2:
-            found.client.cluster.scale(2)
-            found.client.wait_for_workers(2, timeout=60)
-        if len(told) == 4:
-            shared.update({who: len(keys) for who, keys in found.client.has_what().items()})
-
-    shared: dict[str, int] = {}
-    with ds.resources(cluster="local", n_workers=1, scratch=tmp_path, progress=progress) as found:
-        assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
-    assert len(shared) == 2
-    assert all(shared.values())

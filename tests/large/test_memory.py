@@ -56,12 +56,8 @@ def test_parallel_tasks_share_the_limit() -> None:
         "FMM on 2 labels needs at least 250.01MB of memory, and the limit is 200MB for each of 2 parallel "
         "tasks; raise memory= to 500.01MB, or use fewer clusters, classes, features, jobs or workers"
     )
-    grid: dict[str, Any] = {"n_item_clusters": [1, 2]}
-    with (
-        ds.resources(memory="400MB"),
-        ThreadPoolExecutor(2) as threads,
-        pytest.raises(DataError, match=f"^{re.escape(line)}$"),
-    ):
+    grid, refused = {"n_item_clusters": [1, 2]}, pytest.raises(DataError, match=f"^{re.escape(line)}$")
+    with ds.resources(memory="400MB"), ThreadPoolExecutor(2) as threads, refused:
         ds.select(LABELS, ds.FMM(), grid, test_size=0.5, references={}, executor=threads)
 
 

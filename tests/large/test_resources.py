@@ -27,11 +27,9 @@ from tests.helpers.cluster import (
     crowd,
     differing,
     least_memory,
-    small_shards,
     stored,
 )
 
-__all__ = ["small_shards"]
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.usefixtures("small_shards")]
 
 
@@ -160,10 +158,9 @@ def test_file_instead_of_a_directory(tmp_path: Path) -> None:
         line = f"The '{name}' parameter of resources must be an existing or new directory."
         with pytest.raises(ParameterError, match=re.escape(line)), ds.resources(**{name: file}):
             pass
-    with (
-        ds.resources(memory=least_memory(MODELS["pgm-bp"](), crowd()), scratch=file / "below"),
-        pytest.raises(DataError, match=r"below: messages cannot be written \(not a dir"),
-    ):
+    line = r"below: messages cannot be written \(not a dir"
+    resources = ds.resources(memory=least_memory(MODELS["pgm-bp"](), crowd()), scratch=file / "below")
+    with resources, pytest.raises(DataError, match=line):
         MODELS["pgm-bp"]().fit(crowd())
 
 

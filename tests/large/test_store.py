@@ -18,9 +18,8 @@ from dissensus.labels import vocabulary
 from dissensus.large.packing import list_files
 from dissensus.params import PROCESS_BYTES
 from tests.helpers.cli import failure, run, tree, write_votes
-from tests.helpers.store import FORMATS, few_rows, random_rows, same, write_rows
+from tests.helpers.store import FORMATS, random_rows, same, write_rows
 
-__all__ = ["few_rows"]
 small = pytest.mark.usefixtures("few_rows")
 
 
@@ -106,12 +105,11 @@ def test_numbers_in_parquet_become_text(tmp_path: Path) -> None:
 def test_declared_classes(tmp_path: Path) -> None:
     first = write_votes(tmp_path / "one.csv", "a,1,no\nb,1,yes\n")
     second = write_votes(tmp_path / "two.csv", "a,2,no\nb,2,mabye\n")
-    ds.write_store(first, tmp_path / "store", classes=["yes", "perhaps", "no"])
-    same(
-        ds.read_annotations(tmp_path / "store"), ds.read_annotations(first, classes=["yes", "perhaps", "no"])
-    )
+    classes = ["yes", "perhaps", "no"]
+    ds.write_store(first, tmp_path / "store", classes=classes)
+    same(ds.read_annotations(tmp_path / "store"), ds.read_annotations(first, classes=classes))
     with pytest.raises(DataError, match=r"two\.csv line 3: label 'mabye' is not in the label set"):
-        ds.write_store([first, second], tmp_path / "store", classes=["yes", "perhaps", "no"])
+        ds.write_store([first, second], tmp_path / "store", classes=classes)
     with pytest.raises(DataError, match="has a repeated"):
         ds.write_store(first, tmp_path / "store", classes=["no", "no"])
 
@@ -217,11 +215,8 @@ def test_ids_beyond_memory_are_rejected(tmp_path: Path) -> None:
 
 
 def test_invalid_files_and_targets(tmp_path: Path) -> None:
-    votes, wide, store = (
-        write_votes(tmp_path / "votes.csv", "a,1,yes\n"),
-        tmp_path / "wide.csv",
-        tmp_path / "s",
-    )
+    votes = write_votes(tmp_path / "votes.csv", "a,1,yes\n")
+    wide, store = tmp_path / "wide.csv", tmp_path / "s"
     wide.write_text("item,ann,bob,eve\n" + "".join(f"{i},yes,no,yes\n" for i in range(20)))
     (tmp_path / "empty").mkdir()
     for source, target, message in (

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import shutil
-import subprocess
-import sys
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +16,15 @@ import dissensus as ds
 from dissensus.errors import DataError
 from dissensus.large.store import MANIFEST, open_annotations
 from tests.helpers.cli import tree
-from tests.helpers.store import random_rows, write_rows
+from tests.helpers.store import Change, forge, random_rows, write_rows
+from tests.helpers.victim import KILLED, run_victim
 
 pytestmark = pytest.mark.slow
 
-VICTIM = Path(__file__).resolve().parents[1] / "helpers" / "store_victim.py"
-KILLED = "-9"
 
-
-def write_stopped(folder: Path, file: Path, *plans: str) -> list[str]:
-    """Write a store in processes stopped as planned; return how each ended and the content of the store."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", VICTIM, file, folder / "store", *plans],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+def write_stopped(folder: Path, file: Path, *moments: str) -> list[str]:
+    """Write a store in stopped processes; return how each ended and the number of labels in the store."""
+    return run_victim("store", file, folder / "store", *moments, timeout=120)
 
 
 @pytest.fixture
@@ -56,7 +40,7 @@ def test_killed_writer_leaves_the_store_unchanged(two_files: list[Path], tmp_pat
     first, second = two_files
     moments = ["progress=1", "progress=3", "progress=5", "sync=1", "sync=4"]
     lines = write_stopped(tmp_path, first, *moments)
-    assert lines[1::2] == ["found None"] * len(moments)
+    assert lines[1::2] == ["labels: None"] * len(moments)
     assert {line.split()[-1] for line in lines[::2]} == {KILLED}
     assert len(leftovers(tmp_path)) == 1  # each run removes the leftovers of the previous one
     ds.write_store(two_files, tmp_path / "store")
@@ -64,10 +48,10 @@ def test_killed_writer_leaves_the_store_unchanged(two_files: list[Path], tmp_pat
     assert leftovers(tmp_path) == []
     # killed while replacing: six files and two folders are synced before the new store is renamed
     lines = write_stopped(tmp_path, second, "progress=2", "progress=5", "sync=3", "sync=8")
-    assert lines[1::2] == ["found 800"] * 4
+    assert lines[1::2] == ["labels: 800"] * 4
     assert {line.split()[-1] for line in lines[::2]} == {KILLED}
     assert tree(tmp_path / "store") == before
-    assert write_stopped(tmp_path, second, "sync=9") == [f"sync=9 {KILLED}", "found 400"]
+    assert write_stopped(tmp_path, second, "sync=9") == [f"sync=9 {KILLED}", "labels: 400"]
     ds.write_store(two_files, tmp_path / "store")
     assert tree(tmp_path / "store") == before
     assert leftovers(tmp_path) == []
@@ -131,22 +115,6 @@ def test_damaged_files_are_detected(two_files: list[Path], tmp_path: Path) -> No
 
 
 # ---- forged stores: valid checksums, invalid content ----------------------------------------------------
-
-
-Change = Callable[[dict[str, Any], dict[str, bytearray]], None]
-
-
-def forge(store: Path, change: Change) -> None:
-    """Change the manifest and bytes of a store, and recompute every checksum."""
-    manifest = json.loads((store / MANIFEST).read_bytes())
-    manifest.pop("seal")
-    content = {name: bytearray((store / name).read_bytes()) for name in manifest["files"]}
-    change(manifest, content)
-    for name, data in content.items():
-        (store / name).write_bytes(data)
-        manifest["files"][name] = {"bytes": len(data), "crc32": zlib.crc32(data)}
-    text = json.dumps(manifest, sort_keys=True)
-    (store / MANIFEST).write_text(json.dumps(manifest | {"seal": hashlib.sha256(text.encode()).hexdigest()}))
 
 
 def set_code(name: str, row: int | slice, value: int) -> Change:

@@ -10,7 +10,7 @@ from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.models.hpgm.adjustments import Aliases, first_names
 from dissensus.models.hpgm.posterior import Expectations
 from dissensus.models.hpgm.sampler import FEW_KINDS, Data, start, sweep
-from tests.helpers.cli import failure, run, write_votes
+from tests.helpers.cli import failure, run
 from tests.helpers.judge import seen, table
 
 FAST = {"n_chains": 2, "n_sweeps": 20, "n_jobs": 1}
@@ -238,10 +238,8 @@ def test_fit_chooses_hpgm_for_a_group():
 @pytest.mark.slow
 def test_represent_option(tmp_path):
     labels = two_groups(n_items=40)
-    names, classes = labels.annotators[labels.annotator], labels.classes[labels.label]
-    rows = [f"{m},{name},{label}" for m, name, label in zip(labels.item, names, classes, strict=True)]
-    votes = write_votes(tmp_path / "votes.csv", "\n".join(rows) + "\n")
-    people = tmp_path / "people.csv"
+    votes, people = tmp_path / "votes.csv", tmp_path / "people.csv"
+    labels.to_frame().to_csv(votes, index=False)
     people.write_text("annotator,group\n" + "".join(f"{name},{name[0]}\n" for name in labels.annotators))
     fit = ["fit", votes, "--annotators", people]
     quick = ["--model", "hpgm", "--set", "n_sweeps=10", "--set", "n_chains=1", "--no-report"]

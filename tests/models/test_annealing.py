@@ -13,19 +13,6 @@ from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus.models.pgm import annealing
-from dissensus.models.pgm.annealing import (
-    HardState,
-    accepted,
-    anneal,
-    ascend,
-    conditionals,
-    delta_annotators,
-    delta_items,
-    delta_shares,
-    delta_theta,
-    start_at,
-    sweep,
-)
 from dissensus.models.pgm.m_step import Parameters, Priors, block_counts, log_joint
 from dissensus.numerics import softmax_rows
 from tests.helpers.small_graphs import crowd, enumerated
@@ -45,23 +32,24 @@ def annotations_of(seed: int) -> ds.Annotations:
     return crowd([tuple(row) for row in rows], 12, 7, P)
 
 
-def state_of(seed: int, annotations: ds.Annotations) -> HardState:
+def state_of(seed: int, annotations: ds.Annotations) -> annealing.HardState:
     rng = np.random.default_rng([seed, 1])
-    parameters = Parameters(
-        rng.dirichlet(np.ones(P), size=(K, L)), rng.dirichlet(np.ones(K)), rng.dirichlet(np.ones(L))
-    )
+    theta = rng.dirichlet(np.ones(P), size=(K, L))
+    parameters = Parameters(theta, rng.dirichlet(np.ones(K)), rng.dirichlet(np.ones(L)))
     w, z = rng.integers(K, size=annotations.n_items), rng.integers(L, size=annotations.n_annotators)
-    return HardState(parameters, w, z)
+    return annealing.HardState(parameters, w, z)
 
 
-def joint(annotations: ds.Annotations, state: HardState) -> float:
+def joint(annotations: ds.Annotations, state: annealing.HardState) -> float:
     return log_joint(annotations, state.parameters, state.w, state.z, PRIORS)
 
 
-def replaced(state: HardState, **parts: Array) -> HardState:
+def replaced(state: annealing.HardState, **parts: Array) -> annealing.HardState:
     old = state.parameters
     theta, psi, omega = (parts.get(name, getattr(old, name)) for name in ("theta", "psi", "omega"))
-    return HardState(Parameters(theta, psi, omega), parts.get("w", state.w), parts.get("z", state.z))
+    return annealing.HardState(
+        Parameters(theta, psi, omega), parts.get("w", state.w), parts.get("z", state.z)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,7 +77,7 @@ def test_deltas_are_differences_of_the_joint(seed: int) -> None:
 
     new = rng.dirichlet(np.ones(P), size=(K, L))
     counts = block_counts(annotations, state.w, state.z, K, L)
-    deltas = delta_theta(new, state.parameters.theta, counts, PRIORS)
+    deltas = annealing.delta_theta(new, state.parameters.theta, counts, PRIORS)
     for k, j in itertools.product(range(K), range(L)):
         theta = state.parameters.theta.copy()
         theta[k, j] = new[k, j]
@@ -97,8 +85,8 @@ def test_deltas_are_differences_of_the_joint(seed: int) -> None:
     for name, size, clusters, prior in (("psi", K, state.w, PRIORS.gamma), ("omega", L, state.z, PRIORS.tau)):
         new, old = rng.dirichlet(np.ones(size)), getattr(state.parameters, name)
         members = np.bincount(clusters, minlength=size).astype(float)
-        check(delta_shares(new, old, members, prior), **{name: new})
-    for name, delta, size in (("w", delta_items, K), ("z", delta_annotators, L)):
+        check(annealing.delta_shares(new, old, members, prior), **{name: new})
+    for name, delta, size in (("w", annealing.delta_items, K), ("z", annealing.delta_annotators, L)):
         proposal = rng.integers(size, size=len(getattr(state, name)))
         deltas = delta(annotations, state, proposal)
         for index, value in enumerate(proposal):
@@ -124,8 +112,8 @@ def test_item_priors_enter_deltas_and_conditionals(seed: int) -> None:
     scores = annealing._item_scores(annotations, state, evidence)
     assert_allclose(annealing.objective(annotations, state, PRIORS, evidence), objective(state.w), rtol=1e-12)
     proposal = rng.integers(K, size=12)
-    deltas = delta_items(annotations, state, proposal, scores)
-    chances, _ = softmax_rows(conditionals(annotations, state, evidence)[0])
+    deltas = annealing.delta_items(annotations, state, proposal, scores)
+    chances, _ = softmax_rows(annealing.conditionals(annotations, state, evidence)[0])
     for m, value in enumerate(proposal):
         moved = state.w.copy()
         moved[m] = value
@@ -142,18 +130,16 @@ DRAWS = 100_000
 @pytest.mark.parametrize("delta", [-3.0, -1.0, -0.1, 0.0, 2.0])
 def test_acceptance_rate_is_metropolis(delta: float, temperature: float) -> None:
     chance = min(1.0, math.exp(delta / temperature))
-    rate = accepted(np.full(DRAWS, delta), temperature, np.random.default_rng(0)).mean()
+    rate = annealing.accepted(np.full(DRAWS, delta), temperature, np.random.default_rng(0)).mean()
     # four standard errors of a share of 100,000 draws
     assert abs(rate - chance) <= 4 * math.sqrt(chance * (1 - chance) / DRAWS)
 
 
 def stationary(annotations: ds.Annotations, parameters: Parameters, temperature: float) -> Array:
     """Return P(w, z) ∝ exp(ℓ / T) of every assignment of one item and one annotator."""
-    weights = [
-        math.exp(log_joint(annotations, parameters, np.array([k]), np.array([j]), PRIORS) / temperature)
-        for k in range(K)
-        for j in range(L)
-    ]
+    states = [(np.array([k]), np.array([j])) for k in range(K) for j in range(L)]
+    logs = [log_joint(annotations, parameters, w, z, PRIORS) for w, z in states]
+    weights = [math.exp(log / temperature) for log in logs]
     return np.array(weights) / sum(weights)
 
 
@@ -167,7 +153,7 @@ def test_sweeps_sample_the_tempered_distribution(temperature: float, monkeypatch
     expected = stationary(annotations, state.parameters, temperature)
     rng, visits, sweeps = np.random.default_rng(1), np.zeros(K * L), 8_000
     for _ in range(sweeps):
-        state = sweep(annotations, state, PRIORS, temperature, rng)
+        state = annealing.sweep(annotations, state, PRIORS, temperature, rng)
         visits[int(state.w[0]) * L + int(state.z[0])] += 1
     # states are correlated: four standard errors of a sample a tenth as large
     error = np.sqrt(expected * (1 - expected) / (sweeps / 10))
@@ -196,14 +182,14 @@ def test_parameters_are_proposed_from_their_conditionals() -> None:
 def search(max_iter: int = 60, tol: float = 0.0, **settings: Any) -> annealing.Annealed:
     annotations, rng = annotations_of(4), np.random.default_rng(0)
     start = state_of(4, annotations)
-    return anneal(annotations, start, PRIORS, rng, max_iter=max_iter, tol=tol, **settings)
+    return annealing.anneal(annotations, start, PRIORS, rng, max_iter=max_iter, tol=tol, **settings)
 
 
 def test_n_best_returns_distinct_states_best_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    visited: list[HardState] = []
+    visited: list[annealing.HardState] = []
     real = annealing.sweep
 
-    def recorded(*arguments: object) -> HardState:
+    def recorded(*arguments: object) -> annealing.HardState:
         visited.append(real(*arguments))  # type: ignore[arg-type]
         return visited[-1]
 
@@ -219,7 +205,7 @@ def test_n_best_returns_distinct_states_best_first(monkeypatch: pytest.MonkeyPat
     assert len(best) < len(visited)  # some were visited more than once
     # and the maxima reached from the five best of them
     for clusters in sorted(best, key=lambda clusters: -best[clusters])[:5]:
-        values, state = ascend(annotations_of(4), states[clusters], PRIORS)
+        values, state = annealing.ascend(annotations_of(4), states[clusters], PRIORS)
         peak = state.w.tobytes(), state.z.tobytes()
         best[peak] = max(best.get(peak, -np.inf), values[-1])
     assert_allclose([value for value, _ in result.best], sorted(best.values())[::-1][:5], rtol=1e-12)
@@ -230,7 +216,7 @@ def test_n_best_returns_distinct_states_best_first(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("seed", range(3))
 def test_ascent_ends_at_a_local_maximum(seed: int) -> None:
     annotations = annotations_of(seed)
-    values, state = ascend(annotations, state_of(seed, annotations), PRIORS)
+    values, state = annealing.ascend(annotations, state_of(seed, annotations), PRIORS)
     assert len(values) > 2
     assert (np.diff(values) > 0).all()
     top = values[-1]
@@ -254,9 +240,7 @@ def test_ascent_ends_at_a_local_maximum(seed: int) -> None:
 def test_temperature_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     temperatures: list[float] = []
 
-    def watched(
-        annotations: ds.Annotations, state: HardState, priors: Priors, temperature: float, *_: object
-    ) -> HardState:
+    def watched(_labels: Any, state: annealing.HardState, _priors: Any, temperature: float, *_: Any) -> Any:
         temperatures.append(temperature)
         return state
 
@@ -287,18 +271,17 @@ def test_conditionals_equal_enumeration(seed: int) -> None:
     annotations = crowd(rows, 5, 4, P)
     state = state_of(seed, annotations)
     theta, psi, omega = state.parameters.theta, state.parameters.psi, state.parameters.omega
-    items, annotators = (softmax_rows(table)[0] for table in conditionals(annotations, state))
+    items, annotators = (softmax_rows(table)[0] for table in annealing.conditionals(annotations, state))
     assert_allclose(items, enumerated(annotations, theta, psi, np.eye(L)[state.z]).w, rtol=1e-9, atol=1e-12)
-    assert_allclose(
-        annotators, enumerated(annotations, theta, np.eye(K)[state.w], omega).z, rtol=1e-9, atol=1e-12
-    )
+    of_items = np.eye(K)[state.w]
+    assert_allclose(annotators, enumerated(annotations, theta, of_items, omega).z, rtol=1e-9, atol=1e-12)
     assert_allclose(items[4], psi, rtol=1e-9)
     assert_allclose(annotators[3], omega, rtol=1e-9)
 
 
 def test_start_has_conditional_means() -> None:
     annotations = crowd([(0, 0, 0), (0, 1, 1), (1, 1, 1)], 2, 2, 2)
-    start = start_at(annotations, np.array([0, 1]), np.array([1, 1]), 2, 2, Priors(2.0, 3.0, 1.0))
+    start = annealing.start_at(annotations, np.array([0, 1]), np.array([1, 1]), 2, 2, Priors(2.0, 3.0, 1.0))
     assert_allclose(start.parameters.theta[0], [[1 / 2, 1 / 2], [3 / 6, 3 / 6]], rtol=1e-12)
     assert_allclose(start.parameters.theta[1, 1], [2 / 5, 3 / 5], rtol=1e-12)
     assert_allclose(start.parameters.psi, [4 / 8, 4 / 8], rtol=1e-12)

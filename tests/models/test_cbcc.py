@@ -17,7 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 import dissensus as ds
 from dissensus.models.cbcc import mean_over_communities, memberships
 from dissensus.models.ibcc import expected_log
-from tests.helpers.small_graphs import crowd
+from tests.helpers.small_graphs import counts_by_hand, crowd
 
 pytestmark = pytest.mark.no_cover
 
@@ -48,11 +48,10 @@ def test_memberships_equal_numerical_integration() -> None:
     counts = np.array([[[3.0, 1.0], [0.4, 2.6]], [[0.0, 0.0], [1.0, 0.0]]])
 
     def likelihood(n: Array, a: Array) -> float:
-        rows = [
-            quad(lambda x, k=k: x ** n[k, 0] * (1 - x) ** n[k, 1] * beta.pdf(x, *a[k]), 0, 1)[0]
-            for k in (0, 1)
-        ]
-        return rows[0] * rows[1]
+        def row(x: float, k: int) -> float:
+            return float(x ** n[k, 0] * (1 - x) ** n[k, 1] * beta.pdf(x, *a[k]))
+
+        return float(quad(row, 0, 1, (0,))[0] * quad(row, 0, 1, (1,))[0])
 
     z, terms = memberships(counts, communities.omega, communities.a)
     for n in range(2):
@@ -76,23 +75,18 @@ def test_expected_logs_equal_numerical_integration() -> None:
         assert_allclose(logs[0, k, 0], expected, rtol=1e-6)
 
 
-def bound_by_hand(
-    annotations: ds.Annotations, w: Array, communities: Communities, concentration: float
-) -> float:
+def bound_by_hand(annotations: ds.Annotations, w: Array, communities: Communities, scale: float) -> float:
     """Compute the bound (3) term by term."""
-    P, N = annotations.n_classes, annotations.n_annotators
-    counts = np.zeros((N, P, P))
-    for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
-        counts[n, :, y] += w[m]
+    P, counts = annotations.n_classes, counts_by_hand(annotations, w)
     bound = sum(x * math.log(communities.psi[k] / x) for row in w for k, x in enumerate(row) if x > 0)
-    for n in range(N):
+    for n in range(annotations.n_annotators):
         bound += math.log(
             sum(
                 share * math.exp(sum(log_beta(a[k] + counts[n, k]) - log_beta(a[k]) for k in range(P)))
                 for share, a in zip(communities.omega, communities.a, strict=True)
             )
         )
-    return float(bound - communities.a.sum() / concentration)
+    return float(bound - communities.a.sum() / scale)
 
 
 def test_the_trace_ends_at_the_bound() -> None:
@@ -103,9 +97,7 @@ def test_the_trace_ends_at_the_bound() -> None:
     assert_allclose(model.trace_[-1], expected, rtol=1e-10)
 
 
-def community_crowd(
-    spread: float, seed: int = 0
-) -> tuple[ds.Annotations, NDArray[np.int64], NDArray[np.int64]]:
+def community_crowd(spread: float, seed: int = 0) -> tuple[ds.Annotations, *tuple[NDArray[np.int64], ...]]:
     """Simulate two communities of twenty: accurate annotators, and ones that answer one class too high."""
     rng = np.random.default_rng(seed)
     truth, community = rng.integers(3, size=150), rng.permutation(40) % 2
@@ -113,11 +105,8 @@ def community_crowd(
     high = np.array([[0.2, 0.75, 0.05], [0.05, 0.2, 0.75], [0.05, 0.05, 0.9]])
     means = np.stack([careful, high])
     matrices = np.stack([[rng.dirichlet(spread * row) for row in means[c]] for c in community])
-    rows = [
-        (m, n, int(rng.choice(3, p=matrices[n, truth[m]])))
-        for m in range(150)
-        for n in rng.permutation(40)[:12].tolist()
-    ]
+    pairs = ((m, n) for m in range(150) for n in rng.permutation(40)[:12].tolist())
+    rows = [(m, n, int(rng.choice(3, p=matrices[n, truth[m]]))) for m, n in pairs]
     return crowd(rows, 150, 40, 3), truth, community
 
 

@@ -39,12 +39,10 @@ pytestmark = pytest.mark.no_cover
 SMALL: dict[str, dict[str, Any]] = {
     "fmm": {"n_item_clusters": 3, "max_iter": 40},
     "dawid-skene": {"max_iter": 20},
-    "one-coin": {"max_iter": 20},
     "cbcc": {"n_annotator_clusters": 2, "max_iter": 15},
     "ibcc": {"max_iter": 15},
     "ebcc": {"n_subtypes": 2, "max_iter": 10},
     "log-linear": {"max_iter": 15},
-    "mace": {"max_iter": 15},
     "pgm": {"n_item_clusters": 3, "n_annotator_clusters": 2, "max_iter": 20},
     "hpgm": {"n_item_clusters": 4, "n_annotator_clusters": 3, "n_chains": 2, "n_sweeps": 12},
     "latent": {"n_annotator_dimensions": 2, "n_sweeps": 12},
@@ -98,13 +96,7 @@ def build(name: str, **settings: Any) -> Model:
 def crowd_rows(n_items: int = M, n_annotators: int = N, seed: int = 0) -> pd.DataFrame:
     """Return simulated labels as shuffled (task, worker, label) rows; one pair has two labels."""
     labels = ds.simulate(n_items, n_annotators, P, labels_per_item=6, seed=seed).annotations
-    rows = pd.DataFrame(
-        {
-            "task": labels.items[labels.item],
-            "worker": labels.annotators[labels.annotator],
-            "label": labels.classes[labels.label],
-        }
-    )
+    rows = labels.to_frame().set_axis(["task", "worker", "label"], axis=1)
     second_answer = rows.iloc[[0]].assign(label=lambda row: np.where(row.label == "c1", "c2", "c1"))
     return pd.concat([rows, second_answer]).sample(frac=1, random_state=seed).reset_index(drop=True)
 

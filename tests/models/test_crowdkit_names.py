@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from importlib.metadata import metadata
 from pathlib import Path
@@ -17,7 +16,7 @@ from crowdkit.metrics.data import alpha_krippendorff
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dissensus as ds
-from dissensus.errors import DataError, ParameterError
+from dissensus.errors import DataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -39,14 +38,10 @@ def test_majority_vote_equals_crowd_kit(birds: tuple[pd.DataFrame, pd.Series[Any
 
 
 def test_skills_by_hand() -> None:
-    frame = pd.DataFrame(
-        {"task": [1, 1, 1, 2, 2, 2], "worker": list("abcabc"), "label": ["x", "x", "y", "y", "y", "y"]}
-    )
+    frame = pd.DataFrame({"task": [1, 1, 1, 2, 2, 2], "worker": list("abcabc"), "label": list("xxyyyy")})
     model = ds.DawidSkene().fit(frame)
     assert (model.skills_.name, model.skills_.index.name) == ("skill", "worker")
-    by_hand = [
-        sum(model.psi_[k] * model.errors_.loc[(name, c), c] for k, c in enumerate("xy")) for name in "abc"
-    ]
+    by_hand = [model.psi_ @ [model.errors_.loc[(name, c), c] for c in "xy"] for name in "abc"]
     assert_allclose(model.skills_, by_hand)
 
 
@@ -66,11 +61,11 @@ def test_unused_gold_classes_are_reported() -> None:
         {"task": [1, 1, 2, 2], "worker": list("abab"), "label": ["cat", "cat", "dog", "cat"]}
     )
     with pytest.raises(
-        DataError, match="gold has 'kat' \\(1 item\\), a class that no annotator used; if it means"
+        DataError, match=r"gold has 'kat' \(1 item\), a class that no annotator used; if it means"
     ):
         ds.DawidSkene().fit_predict(frame, {1: "kat"})
     with pytest.warns(
-        UserWarning, match="no annotator used: 'bird' \\(1 item\\); annotators used 'cat', 'dog'"
+        UserWarning, match=r"no annotator used: 'bird' \(1 item\); annotators used 'cat', 'dog'"
     ):
         ds.DawidSkene().fit_predict(frame, {1: "bird"})
 
@@ -78,8 +73,6 @@ def test_unused_gold_classes_are_reported() -> None:
 def test_alpha_equals_crowd_kit(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
     frame, _ = birds
     assert ds.metrics.krippendorff_alpha(frame) == pytest.approx(alpha_krippendorff(frame), abs=1e-12)
-    assert ds.metrics.krippendorff_alpha(pl.from_pandas(frame)) == ds.metrics.krippendorff_alpha(frame)
-    assert ds.metrics.fleiss_kappa(frame) == ds.metrics.fleiss_kappa(ds.read_annotations(frame))
 
 
 def test_comparisons_are_read_like_crowd_kit() -> None:
@@ -107,7 +100,7 @@ def test_results_keep_column_names_after_saving(tmp_path: Any) -> None:
 # ---- crowd-kit's own examples, with the imports changed ----------------------------------------------------
 
 OUR_NAMES = {
-    "OneCoinDawidSkene": "OneCoin",
+    "OneCoinDawidSkene": "DawidSkene",
     "NoisyBradleyTerry": "BradleyTerry",
     "GoldMajorityVote": "DawidSkene",
     "BinaryRelevance": "LabelSets",
@@ -120,7 +113,7 @@ DIFFERS = {
     "BinaryRelevance 1": "Got DawidSkene",
 }
 NOT_HERE = {  # other types of labels, and methods without a counterpart
-    *("Wawa", "ZeroBasedSkill", "KOS", "MMSR", "GLAD"),
+    *("MACE", "Wawa", "ZeroBasedSkill", "KOS", "MMSR", "GLAD"),
     *("RASA", "HRRASA", "ROVER", "TextRASA", "TextHRRASA"),
     *("SegmentationEM", "SegmentationRASA", "SegmentationMajorityVote"),
 }
@@ -169,14 +162,4 @@ def test_examples_of_crowd_kit_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert answer is None or answer.index.name == "task"
     assert said.keys() == DIFFERS.keys()
     assert all(words in said[name] for name, words in DIFFERS.items())
-    assert len(ran) == 8
-
-
-def test_n_iter_and_random_state_are_aliases() -> None:
-    assert ds.DawidSkene(n_iter=7).get_params() == ds.DawidSkene(7).get_params()  # type: ignore[call-arg]
-    assert ds.FMM(4, random_state=3).seed == 3  # type: ignore[call-arg]
-    assert next(iter(inspect.signature(ds.DawidSkene).parameters)) == "max_iter"
-    with pytest.raises(ParameterError, match="was given 'max_iter' twice"):
-        ds.DawidSkene(n_iter=7, max_iter=7)  # type: ignore[call-arg]
-    with pytest.raises(ParameterError, match="MajorityVote has no setting 'n_iter'"):
-        ds.MajorityVote(n_iter=7)  # type: ignore[call-arg]
+    assert len(ran) == 7

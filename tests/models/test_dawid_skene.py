@@ -1,4 +1,4 @@
-"""Dawid–Skene and one-coin: published tables, M-steps by hand, iterations of crowd-kit."""
+"""Dawid–Skene: published tables, M-steps by hand, iterations of crowd-kit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
@@ -56,15 +55,6 @@ def test_a_class_without_labels_is_never_the_true_class(strength: float) -> None
     assert model.posterior_[:, 3:].max() == 0.0
     without = ds.DawidSkene(smoothing=strength).fit(crowd(rows, 150, 15, 3))
     assert (without.predict() == model.predict()).mean() > 0.95
-
-
-def test_one_coin_by_hand() -> None:
-    counts = np.array([[[3.0, 1.0, 0.0], [0.5, 2.0, 0.5], [0.0, 1.0, 2.0]]])  # 7 of 10 correct
-    model = ds.OneCoin(smoothing=5.0)
-    model.class_vocabulary_ = CROWD.class_vocabulary
-    learned = model._m_step(counts, np.array([0.8, 0.2]))
-    assert_allclose(learned, [[11 / 15, 4 / 15]], rtol=1e-12)
-    assert_allclose(model._matrices(learned)[0], 2 / 15 + 9 / 15 * np.eye(3), rtol=1e-12)
 
 
 @pytest.mark.parametrize("strength", [0.0, 3.0])
@@ -120,21 +110,18 @@ def test_published_result_of_1979(anaesthesia: ds.Annotations) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("iterations", usually([5], verify=[1, 5]))
-@pytest.mark.parametrize("kind", ["DawidSkene", "OneCoinDawidSkene"])
-def test_iterations_equal_those_of_crowd_kit(kind: str, iterations: int) -> None:
+def test_iterations_equal_those_of_crowd_kit(iterations: int) -> None:
     """The stopping rule of crowd-kit is disabled, because its objective is wrong.
 
     It keeps probabilities above 1e-10, hence the tolerance.
     """
     peers = pytest.importorskip("crowdkit.aggregation")
-    ids = CROWD.items[CROWD.item], CROWD.annotators[CROWD.annotator], CROWD.classes[CROWD.label]
-    rows = pd.DataFrame(dict(zip(("task", "worker", "label"), ids, strict=True)))
+    rows = CROWD.to_frame().set_axis(["task", "worker", "label"], axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        peer = getattr(peers, kind)(n_iter=iterations, tol=-math.inf).fit(rows)
-    ours = {"DawidSkene": ds.DawidSkene, "OneCoinDawidSkene": ds.OneCoin}[kind]
+        peer = peers.DawidSkene(n_iter=iterations, tol=-math.inf).fit(rows)
     # our first state is already an M-step ahead of the start, and counts as an iteration
-    model = ours(smoothing=0.0, tol=0.0, max_iter=iterations + 1).fit(rows)
+    model = ds.DawidSkene(smoothing=0.0, tol=0.0, max_iter=iterations + 1).fit(rows)
     assert len(peer.loss_history_) == iterations
     assert_allclose(model.psi_, peer.priors_[model.classes_], rtol=1e-7)
     assert model.errors_.index.names == peer.errors_.index.names == ["worker", "label"]

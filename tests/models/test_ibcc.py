@@ -19,11 +19,7 @@ from dissensus.models.ibcc import MAX_PSEUDO_COUNT, MIN_PSEUDO_COUNT, fixed_prio
 from tests.helpers.small_graphs import crowd
 
 Array = NDArray[np.float64]
-
-
 CROWD = simulate(60, 9, 3, labels_per_item=5, seed=4).annotations
-
-
 ROWS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 0), (2, 0, 1), (2, 1, 1), (3, 1, 0)]
 
 
@@ -94,11 +90,8 @@ def test_a_learned_prior_is_a_maximum_of_its_bound() -> None:
 
 def community_objective(counts: Array, share: Array, a: Array, concentration: float) -> float:
     """Compute a community's term of the bound: Σ_n z_n Σ_k log B(a_k + n_nk) / B(a_k) − Σ a / c."""
-    fit = sum(
-        share[n] * (log_beta(a[k] + counts[n, k]) - log_beta(a[k]))
-        for n in range(len(counts))
-        for k in range(a.shape[0])
-    )
+    pairs = itertools.product(range(len(counts)), range(len(a)))
+    fit = sum(share[n] * (log_beta(a[k] + counts[n, k]) - log_beta(a[k])) for n, k in pairs)
     return float(fit - a.sum() / concentration)
 
 
@@ -108,9 +101,8 @@ def test_minka_step_never_lowers_the_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
     N, P = rng.integers(1, 5), rng.integers(2, 4)
     counts = rng.gamma(rng.choice([0.05, 0.3, 3.0]), 10.0 ** rng.uniform(-2, 1.5), size=(N, P, P))
-    a = np.clip(
-        rng.gamma(0.5, 10.0 ** rng.uniform(-2, 2), size=(1, P, P)), MIN_PSEUDO_COUNT, MAX_PSEUDO_COUNT
-    )
+    a = rng.gamma(0.5, 10.0 ** rng.uniform(-2, 2), size=(1, P, P))
+    a = np.clip(a, MIN_PSEUDO_COUNT, MAX_PSEUDO_COUNT)
     z, concentration = rng.random((N, 1)), 10.0 ** rng.uniform(-1, 3)
     for _ in range(5):
         following = minka_step(counts, z, a, concentration)

@@ -11,44 +11,28 @@ from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus.engine import cut_blocks
-from dissensus.models.pgm.kernels import (
-    MAX_LOG_MESSAGE,
-    MIN_FACTOR,
-    MIN_FACTOR_SINGLE,
-    PAIRS_PER_GROUP,
-    PairBlock,
-    PairLayout,
-    PairSums,
-    cavity,
-    class_counts,
-    messages,
-    pair_counts,
-)
+from dissensus.models.pgm import kernels
 from dissensus.numerics import row_sums, safe_log
 from tests.helpers.small_graphs import crowd, random_parameters
 
 # Item 0: annotator 0 twice the same class, annotator 1 two classes, annotator 2 once; item 1: no labels;
 # item 2: annotator 1 with the same two classes as on item 0, annotator 0 with three labels.
-REPEATED = crowd(
-    [
-        *[(0, 0, 1), (0, 0, 1), (0, 1, 0), (0, 1, 2), (0, 2, 2)],
-        *[(2, 1, 2), (2, 1, 0), (2, 0, 1), (2, 0, 1), (2, 0, 0)],
-    ],
-    *(3, 4, 3),
-)
+ROWS = [(0, 0, 1), (0, 0, 1), (0, 1, 0), (0, 1, 2), (0, 2, 2)]
+ROWS += [(2, 1, 2), (2, 1, 0), (2, 0, 1), (2, 0, 1), (2, 0, 0)]
+REPEATED = crowd(ROWS, 3, 4, 3)
 
 
-def layout_of(annotations: ds.Annotations) -> PairLayout:
+def layout_of(annotations: ds.Annotations) -> kernels.PairLayout:
     (block,) = cut_blocks(annotations)
-    return PairLayout.of(block.shard())
+    return kernels.PairLayout.of(block.shard())
 
 
-def block_of(annotations: ds.Annotations) -> PairBlock:
+def block_of(annotations: ds.Annotations) -> kernels.PairBlock:
     (block,) = cut_blocks(annotations)
-    return PairBlock.of(block)
+    return kernels.PairBlock.of(block)
 
 
-def answer_of(layout: PairLayout) -> NDArray[np.intp]:
+def answer_of(layout: kernels.PairLayout) -> NDArray[np.intp]:
     """Return the number of every pair's answer."""
     return np.repeat(np.arange(len(layout.answers)), np.diff(layout.bounds))
 
@@ -66,11 +50,8 @@ def test_answers_and_batches_by_hand() -> None:
     assert_array_equal(layout.answers, [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [0, 2, 0], [1, 2, 0]])
     assert_array_equal(np.diff(layout.bounds), [0, 0, 1, 2, 1, 1])
     # one pair of class 2; the two of {0,2}; {1,1} and {0,1,1} in one product, with a pair each
-    assert layout.batches == (
-        (slice(2, 3), slice(0, 1)),
-        (slice(3, 4), slice(1, 3)),
-        (slice(4, 6), slice(3, 5)),
-    )
+    answers_and_pairs = [((2, 3), (0, 1)), ((3, 4), (1, 3)), ((4, 6), (3, 5))]
+    assert layout.batches == tuple((slice(*answers), slice(*pairs)) for answers, pairs in answers_and_pairs)
 
 
 def test_a_shard_without_labels_has_no_pairs() -> None:
@@ -95,19 +76,19 @@ def test_pair_sums_equal_loops() -> None:
     assert_allclose(layout.by_annotator.of_logs(np.exp(values), 1.0), by_annotator[layout.codes], rtol=1e-12)
 
 
-MANY = np.repeat([0, 2], [2, 2 * PAIRS_PER_GROUP + 5])  # two pairs, none, two full groups and five more
+MANY = np.repeat([0, 2], [2, 2 * kernels.PAIRS_PER_GROUP + 5])  # 2 pairs, none, 2 full groups and 5 more
 
 
-@pytest.mark.parametrize("extreme", [-MAX_LOG_MESSAGE, MAX_LOG_MESSAGE, -1.0, 0.0])
+@pytest.mark.parametrize("extreme", [-kernels.MAX_LOG_MESSAGE, kernels.MAX_LOG_MESSAGE, -1.0, 0.0])
 def test_logs_of_extreme_messages_are_exact(extreme: float) -> None:
-    sums, n = PairSums.of(MANY, 3), len(MANY)
+    sums, n = kernels.PairSums.of(MANY, 3), len(MANY)
     logs = sums.of_logs(np.full((n, 1), math.exp(extreme)), abs(extreme))
     assert_allclose(logs, [[2 * extreme], [0.0], [(n - 2) * extreme]], rtol=1e-13)
-    single = sums.of_logs(np.full((n, 1), MIN_FACTOR_SINGLE, np.float32), 70.0)
+    single = sums.of_logs(np.full((n, 1), kernels.MIN_FACTOR_SINGLE, np.float32), 70.0)
     assert_allclose(single, [[-140.0], [0.0], [-70.0 * (n - 2)]], rtol=1e-7)
 
 
-@pytest.mark.parametrize("reach", [0.5, 9.0, 40.0, MAX_LOG_MESSAGE])
+@pytest.mark.parametrize("reach", [0.5, 9.0, 40.0, kernels.MAX_LOG_MESSAGE])
 @pytest.mark.parametrize(
     "target", [np.arange(7) % 3, np.arange(60) % 4, MANY], ids=["few", "15 each", "many"]
 )
@@ -123,7 +104,7 @@ def test_beliefs_are_the_prior_times_the_messages(
     np.add.at(scores, target, logs)
     top = scores.max(axis=1, keepdims=True)
     sums = np.exp(scores - top).sum(axis=1, keepdims=True)
-    beliefs, terms = PairSums.of(target, n).beliefs(np.exp(logs), log_prior, reach)
+    beliefs, terms = kernels.PairSums.of(target, n).beliefs(np.exp(logs), log_prior, reach)
     assert_allclose(beliefs, np.exp(scores - top) / sums, rtol=1e-9, atol=1e-300)
     assert_allclose(terms, (top + np.log(sums))[:, 0], rtol=1e-12)
 
@@ -156,10 +137,10 @@ def test_factors_have_a_minimum() -> None:
     theta = np.array([[[1.0, 0.0]], [[0.5, 0.5]]])  # K = 2, L = 1
     layout = layout_of(crowd([(0, 0, 1)] + [(1, 0, 0)] * 5000, 2, 1, 2))
     factors, scale = layout.factors(safe_log(theta))
-    assert math.log(MIN_FACTOR) == -150
+    assert math.log(kernels.MIN_FACTOR) == -150
     # class 1: impossible in the first cluster; 5,000 × class 0: 5000 · log 2 less likely in the second
-    assert_array_equal(factors[1], [[MIN_FACTOR], [1.0]])
-    assert_array_equal(factors[2], [[1.0], [MIN_FACTOR]])
+    assert_array_equal(factors[1], [[kernels.MIN_FACTOR], [1.0]])
+    assert_array_equal(factors[2], [[1.0], [kernels.MIN_FACTOR]])
     assert_allclose(scale, [0.0, math.log(0.5), 0.0], rtol=1e-15)
 
 
@@ -171,12 +152,12 @@ def test_messages_equal_a_loop(seed: int) -> None:
     for factors in (to_items, to_items.transpose(0, 2, 1)):
         incoming = rng.random((len(layout.item), factors.shape[2]))
         expected = [factors[a] @ row for a, row in zip(answer_of(layout), incoming, strict=True)]
-        assert_allclose(messages(layout, factors, incoming), expected, rtol=1e-12)
+        assert_allclose(kernels.messages(layout, factors, incoming), expected, rtol=1e-12)
 
 
 def test_cavity_by_hand() -> None:
     belief, message = np.array([[0.2, 0.8], [0.5, 0.5]]), np.array([[0.5, 0.25], [1.0, 0.1], [0.2, 0.2]])
-    ratio = cavity(belief, np.array([0, 1, 0]), message)
+    ratio = kernels.cavity(belief, np.array([0, 1, 0]), message)
     assert_allclose(ratio, [[0.4, 3.2], [0.5, 5.0], [1.0, 4.0]], rtol=1e-15)
     assert_allclose(row_sums(ratio), [3.6, 5.5, 5.0], rtol=1e-15)
     assert_array_equal(belief, [[0.2, 0.8], [0.5, 0.5]])  # unchanged
@@ -192,9 +173,9 @@ def test_pair_counts_and_class_counts_equal_loops() -> None:
         by_answer[a] += np.outer(left[e], right[e])
         for p in range(3):
             by_class[:, :, p] += layout.answers[a, p] * np.outer(left[e], right[e])
-    counts = pair_counts(layout, left, right)
+    counts = kernels.pair_counts(layout, left, right)
     assert_allclose(counts, by_answer, rtol=1e-12)
-    assert_allclose(class_counts(layout, counts), by_class, rtol=1e-12)
+    assert_allclose(kernels.class_counts(layout, counts), by_class, rtol=1e-12)
 
 
 @pytest.mark.parametrize("annotations", [REPEATED, large_crowd(), crowd([], 2, 1, 3)])

@@ -48,9 +48,8 @@ def test_slice_sampling_matches_quadrature() -> None:
     grid = np.linspace(-6, 6, 4001)
     on_grid = Positions(grid[:, None].astype(np.float32), state.a, state.W, state.s2, state.t2, 0.4)
     pairs = np.repeat(np.arange(len(grid)), 3), np.tile(np.arange(3), len(grid))
-    logs = log_softmax(logits_of(on_grid, *pairs), axis=1)[
-        np.arange(3 * len(grid)), np.tile(label, len(grid))
-    ]
+    cells = np.arange(3 * len(grid)), np.tile(label, len(grid))
+    logs = log_softmax(logits_of(on_grid, *pairs), axis=1)[cells]
     density = np.exp(logs.reshape(-1, 3).sum(axis=1)) * norm.pdf(grid)
     density /= density.sum()
     mean = (density * grid).sum()

@@ -40,9 +40,8 @@ def some_answering(rng: np.random.Generator, N: int = 4, P: int = 3) -> hll.Logi
 def test_matrices_by_hand() -> None:
     own = some_answering(np.random.default_rng(0))
     for n, k in itertools.product(range(4), range(3)):
-        weights = [
-            math.exp(math.exp(own.u[n]) * own.C[k, p] + own.b[n, p] + own.e[n, k, p]) for p in range(3)
-        ]
+        logits = math.exp(own.u[n]) * own.C[k] + own.b[n] + own.e[n, k]
+        weights = [math.exp(logit) for logit in logits]
         expected = [weight / sum(weights) for weight in weights]
         assert_allclose(np.exp(hll.log_matrices(own))[n, k], expected, rtol=1e-12)
 

@@ -19,25 +19,16 @@ import dissensus as ds
 from dissensus.errors import ParameterError
 from dissensus.models.base import Model
 from dissensus.models.ibcc import expected_log
-from dissensus.models.pgm.m_step import (
-    Hyperprior,
-    MaximumPosterior,
-    Priors,
-    VariationalBayes,
-    dirichlet_divergence,
-    learn_prior,
-)
+from dissensus.models.pgm import m_step
 from dissensus.models.pgm.messages import Statistics
 from dissensus.numerics import normalised
 from tests.helpers.sizes import usually
 
 pytestmark = pytest.mark.no_cover
 
-
 Array = NDArray[np.float64]
 
-FLAT = Hyperprior(1.0, 0.0)
-
+FLAT = m_step.Hyperprior(1.0, 0.0)
 
 STATISTICS = Statistics(
     np.array([[[3.0, 1.0], [0.0, 0.0]], [[0.5, 0.5], [0.0, 7.0]]]), np.array([2.0, 4.0]), np.array([1.0, 2.5])
@@ -45,7 +36,7 @@ STATISTICS = Statistics(
 
 
 def test_closed_forms_by_hand() -> None:
-    learned = MaximumPosterior(Priors(2.0, 3.0, 1.5)).m_step(STATISTICS, None)
+    learned = m_step.MaximumPosterior(m_step.Priors(2.0, 3.0, 1.5)).m_step(STATISTICS, None)
     theta = [[[4 / 6, 2 / 6], [1 / 2, 1 / 2]], [[1 / 2, 1 / 2], [1 / 9, 8 / 9]]]
     assert_allclose(learned.parameters.theta, theta, rtol=1e-15)
     assert_allclose(learned.parameters.psi, [4 / 10, 6 / 10], rtol=1e-15)
@@ -56,7 +47,7 @@ def test_closed_forms_by_hand() -> None:
 
 
 def test_variational_posteriors_by_hand() -> None:
-    learned = VariationalBayes(0.5, 1.0, 2.0).m_step(STATISTICS, None)
+    learned = m_step.VariationalBayes(0.5, 1.0, 2.0).m_step(STATISTICS, None)
     assert_allclose(learned.parameters.theta[0], [[3.5 / 5, 1.5 / 5], [1 / 2, 1 / 2]], rtol=1e-15)
     assert_allclose(learned.parameters.psi, [3 / 8, 5 / 8], rtol=1e-15)
     assert_allclose(learned.parameters.omega, [3 / 7.5, 4.5 / 7.5], rtol=1e-15)
@@ -66,8 +57,8 @@ def test_variational_posteriors_by_hand() -> None:
 
 def test_closed_forms_with_vector_priors_by_hand() -> None:
     mass = Statistics(np.full((1, 1, 2), [3.0, 1.0]), np.array([5.0, 2.0]), np.array([4.0, 0.0]))
-    priors = Priors(np.array([2.0, 1.5]), np.array([1.0, 4.0]), np.array([3.0, 2.0]))
-    parameters = MaximumPosterior(priors).m_step(mass, None).parameters
+    priors = m_step.Priors(np.array([2.0, 1.5]), np.array([1.0, 4.0]), np.array([3.0, 2.0]))
+    parameters = m_step.MaximumPosterior(priors).m_step(mass, None).parameters
     assert_allclose(parameters.theta, [[[4 / 5.5, 1.5 / 5.5]]], rtol=1e-12)  # (1 + 3, 0.5 + 1)
     assert_allclose(parameters.psi, [5 / 10, 5 / 10], rtol=1e-12)  # (0 + 5, 3 + 2)
     assert_allclose(parameters.omega, [6 / 7, 1 / 7], rtol=1e-12)  # (2 + 4, 1 + 0)
@@ -86,12 +77,12 @@ def test_divergence_equals_a_sample_mean() -> None:
     q, p = np.array([1.5, 4.0, 0.8]), np.full(3, 0.5)
     draws = np.random.default_rng(2).dirichlet(q, size=200_000).T
     ratios = dirichlet.logpdf(draws, q) - dirichlet.logpdf(draws, p)
-    gap = ratios.mean() - dirichlet_divergence(q, np.asarray(0.5))
+    gap = ratios.mean() - m_step.dirichlet_divergence(q, np.asarray(0.5))
     assert abs(gap) < 4 * ratios.std() / math.sqrt(ratios.size)
-    assert_allclose(dirichlet_divergence(np.full((5, 3), 0.7), np.asarray(0.7)), 0.0, atol=1e-12)
+    assert_allclose(m_step.dirichlet_divergence(np.full((5, 3), 0.7), np.asarray(0.7)), 0.0, atol=1e-12)
 
 
-def log_probability(counts: Array, prior: float, hyperprior: Hyperprior) -> float:
+def log_probability(counts: Array, prior: float, hyperprior: m_step.Hyperprior) -> float:
     """Compute log Π B(b + n) / B(b) plus the log-hyperprior, one distribution at a time."""
     P = counts.shape[-1]
     total = (hyperprior.shape - 1) * math.log(prior) - hyperprior.rate * prior
@@ -101,35 +92,30 @@ def log_probability(counts: Array, prior: float, hyperprior: Hyperprior) -> floa
     return float(total)
 
 
-@pytest.mark.parametrize("hyperprior", [FLAT, Hyperprior(201.0, 100.0), Hyperprior(3.0, 0.5)])
+@pytest.mark.parametrize("hyperprior", [FLAT, m_step.Hyperprior(201.0, 100.0), m_step.Hyperprior(3.0, 0.5)])
 @pytest.mark.parametrize("seed", range(usually(8, verify=40)))
-def test_learn_prior_never_lowers_the_probability(seed: int, hyperprior: Hyperprior) -> None:
+def test_learn_prior_never_lowers_the_probability(seed: int, hyperprior: m_step.Hyperprior) -> None:
     """Minka's proof is for integers; these counts include fractions below one."""
     rng = np.random.default_rng(seed)
-    counts = rng.gamma(
-        rng.choice([0.05, 0.5, 3.0]), 10.0 ** rng.uniform(-2, 2), size=(4, 2, rng.integers(2, 6))
-    )
+    shape, scale, size = rng.choice([0.05, 0.5, 3.0]), 10.0 ** rng.uniform(-2, 2), rng.integers(2, 6)
+    counts = rng.gamma(shape, scale, size=(4, 2, size))
     prior = 10.0 ** rng.uniform(-2, 2)
     for _ in range(20):
-        following = learn_prior(counts, prior, hyperprior)
+        following = m_step.learn_prior(counts, prior, hyperprior)
         before = log_probability(counts, prior, hyperprior)
         assert log_probability(counts, following, hyperprior) >= before - 1e-12 * (1 + abs(before))
         prior = following
 
 
-@pytest.mark.parametrize("hyperprior", [FLAT, Hyperprior(4.0, 3.0)])
-def test_learn_prior_converges_to_the_maximum(hyperprior: Hyperprior) -> None:
+@pytest.mark.parametrize("hyperprior", [FLAT, m_step.Hyperprior(4.0, 3.0)])
+def test_learn_prior_converges_to_the_maximum(hyperprior: m_step.Hyperprior) -> None:
     rng = np.random.default_rng(5)
     counts = rng.multinomial(12, rng.dirichlet(np.full(4, 0.8), size=30)).astype(float)
     prior = 5.0
     for _ in range(2000):
-        prior = learn_prior(counts, prior, hyperprior)
-    best = minimize_scalar(
-        lambda u: -log_probability(counts, math.exp(u), hyperprior),
-        bounds=(-4, 4),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
+        prior = m_step.learn_prior(counts, prior, hyperprior)
+    bounded = {"bounds": (-4, 4), "method": "bounded", "options": {"xatol": 1e-9}}
+    best = minimize_scalar(lambda u: -log_probability(counts, math.exp(u), hyperprior), **bounded)
     assert_allclose(prior, math.exp(best.x), rtol=1e-5)
 
 
@@ -137,15 +123,14 @@ def test_a_learned_prior_stays_in_its_range() -> None:
     certain, even = np.tile([50.0, 0, 0], (10, 1)), np.full((10, 3), 50.0)
     low = high = 1.0
     for _ in range(3000):
-        low, high = learn_prior(certain, low, FLAT), learn_prior(even, high, FLAT)
+        low, high = m_step.learn_prior(certain, low, FLAT), m_step.learn_prior(even, high, FLAT)
     assert low == 0.01
     assert 100 < high <= 1000
 
 
 K, L, P = 3, 2, 4
-LABELS = ds.simulate(
-    60, 15, P, n_item_clusters=K, n_annotator_clusters=L, labels_per_item=6, seed=1
-).annotations
+CLUSTERS = {"n_item_clusters": K, "n_annotator_clusters": L}
+LABELS = ds.simulate(60, 15, P, **CLUSTERS, labels_per_item=6, seed=1).annotations
 
 
 FITS: dict[str, Any] = {

@@ -158,9 +158,8 @@ def test_change_is_the_summed_divergence() -> None:
     graph, potentials = graph_of(crowd(rows, 4, 4, 3)), logs(*parameters)
     before = settled(graph, potentials, rounds=1)
     after = graph.round(before, potentials)
-    expected = sum(
-        float((new * np.log(new / old)).sum()) for new, old in ((after.w, before.w), (after.z, before.z))
-    )
+    rows = (after.w, before.w), (after.z, before.z)
+    expected = sum(float((new * np.log(new / old)).sum()) for new, old in rows)
     assert_allclose(after.change, expected, rtol=1e-9)
 
 

@@ -105,9 +105,8 @@ def test_one_annotator_cluster_is_fmm(m_step: str) -> None:
 
 @pytest.fixture(scope="module")
 def planted() -> Simulation:
-    return ds.simulate(
-        *(250, 60, 4), n_item_clusters=4, n_annotator_clusters=3, labels_per_item=25, alpha=0.4, seed=7
-    )
+    clusters = {"n_item_clusters": 4, "n_annotator_clusters": 3}
+    return ds.simulate(250, 60, 4, **clusters, labels_per_item=25, alpha=0.4, seed=7)
 
 
 def fitted(annotations: ds.Annotations, **settings: Any) -> ds.PGM:
@@ -135,9 +134,7 @@ def test_planted_clusters_and_the_population_are_found(planted: Simulation, infe
 
 
 @pytest.mark.parametrize("inference", ["bp", "vb"])
-def test_large_fits_start_from_a_sample(
-    planted: Simulation, inference: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_fits_start_from_a_sample(planted: Simulation, inference: str, monkeypatch: Any) -> None:
     settings: dict[str, Any] = {"inference": inference, "seed": 3}
     usual = ds.PGM(4, 3, **settings).fit(planted.annotations)
     monkeypatch.setattr("dissensus.models.pgm.model.MIN_LABELS_FOR_SAMPLE", 3_000)
@@ -156,9 +153,8 @@ def test_large_fits_start_from_a_sample(
 def test_nothing_is_found_in_shuffled_labels(planted: Simulation, inference: str) -> None:
     labels = planted.annotations
     item, annotator = labels.items[labels.item], labels.annotators[labels.annotator]
-    shuffled = ds.Annotations.from_arrays(
-        item, annotator, np.random.default_rng(0).permutation(labels.classes[labels.label])
-    )
+    label = np.random.default_rng(0).permutation(labels.classes[labels.label])
+    shuffled = ds.Annotations.from_arrays(item, annotator, label)
     items, annotators = agreement(planted, fitted(shuffled, inference=inference, max_iter=100))
     assert abs(items) < 0.05
     assert abs(annotators) < 0.1
@@ -188,9 +184,8 @@ def test_predict_proba_by_hand() -> None:
     m, n = 11, 4
 
     def mixture(w: Array, z: Array) -> list[float]:
-        return [
-            sum(w[k] * z[j] * model.theta_[k, j, p] for k in range(3) for j in range(2)) for p in range(3)
-        ]
+        cells = [w[k] * z[j] * model.theta_[k, j] for k in range(3) for j in range(2)]
+        return sum(cells).tolist()
 
     w, z = model.item_clusters_[m], model.annotator_clusters_[n]
     item, annotator = CROWD.items[m], CROWD.annotators[n]
@@ -208,11 +203,8 @@ def gold_crowd() -> tuple[ds.Annotations, NDArray[np.int64]]:
     """Simulate three classes and accuracy 0.8; the last ten of 60 items have no labels."""
     rng = np.random.default_rng(3)
     gold = rng.integers(3, size=60)
-    rows = [
-        (m, n, int(gold[m] if rng.random() < 0.8 else rng.integers(3)))
-        for m in range(50)
-        for n in rng.permutation(8)[:5].tolist()
-    ]
+    pairs = ((m, n) for m in range(50) for n in rng.permutation(8)[:5].tolist())
+    rows = [(m, n, int(gold[m] if rng.random() < 0.8 else rng.integers(3))) for m, n in pairs]
     return crowd(rows, 60, 8, 3), gold
 
 
@@ -279,9 +271,8 @@ def test_new_items_by_hand() -> None:
 
 def test_new_annotators_by_hand() -> None:
     model = ds.PGM(3, 2, max_iter=20).fit(CROWD)
-    new = ds.Annotations.from_arrays(
-        CROWD.items[[2, 6, 6]], ["newcomer"] * 3, CROWD.classes[[0, 1, 1]], classes=CROWD.classes
-    )
+    columns = CROWD.items[[2, 6, 6]], ["newcomer"] * 3, CROWD.classes[[0, 1, 1]]
+    new = ds.Annotations.from_arrays(*columns, classes=CROWD.classes)
     moved = model.apply(new)
     w, theta = model.item_clusters_, model.theta_
     z = model.omega_ * (w[2] @ theta[:, :, 0]) * (w[6] @ theta[:, :, 1] ** 2)
@@ -290,27 +281,11 @@ def test_new_annotators_by_hand() -> None:
 
 # ---- settings ------------------------------------------------------------------------------------------
 
-CHANGES: dict[str, Any] = {
-    "m_step": "pairwise",
-    "bp_rounds": 3,
-    "bp_tol": 1e9,
-    "damping": 0.5,
-    "n_best": 2,
-    "start": "random",
-    "temperature": 3.0,
-    "cooling": 1.0,
-    "ascent": False,
-    "assignment": "hard",
-    "weight_by": "annotators",
-}
-
-
-BASES: dict[str, dict[str, Any]] = {
-    "bp": {"inference": "bp"},
-    "bp, four rounds": {"inference": "bp", "bp_rounds": 4},
-    "vb": {"inference": "vb"},
-    "annealing": {"inference": "annealing"},
-}
+CHANGES: dict[str, Any] = {"m_step": "pairwise", "bp_rounds": 3, "bp_tol": 1e9, "damping": 0.5, "n_best": 2}
+CHANGES |= {"start": "random", "temperature": 3.0, "cooling": 1.0, "ascent": False}
+CHANGES |= {"assignment": "hard", "weight_by": "annotators"}
+BASES: dict[str, dict[str, Any]] = {name: {"inference": name} for name in ("bp", "vb", "annealing")}
+BASES["bp, four rounds"] = {"inference": "bp", "bp_rounds": 4}
 
 
 @pytest.mark.parametrize(
@@ -334,10 +309,8 @@ def test_a_setting_has_an_effect_or_is_rejected(base: str, name: str) -> None:
 @pytest.mark.parametrize("inference", ["bp", "annealing"])
 @pytest.mark.parametrize("name", ["alpha", "gamma", "tau"])
 def test_priors_below_one_are_rejected_without_vb(name: str, inference: str) -> None:
-    line = (
-        rf"\AThe '{name}' parameter of PGM must be at least 1 with inference='{inference}', [^\n]+\. "
-        r"Got 0\.5 instead\.\Z"
-    )
+    rule = f"at least 1 with inference='{inference}'"
+    line = rf"\AThe '{name}' parameter of PGM must be {rule}, [^\n]+\. Got 0\.5 instead\.\Z"
     with pytest.raises(ParameterError, match=line):
         ds.PGM(3, 2, inference=inference, **{name: 0.5}).fit(CROWD)
     ds.PGM(3, 2, inference=inference, max_iter=2, **{name: 1.0}).fit(CROWD)

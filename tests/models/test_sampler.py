@@ -20,6 +20,7 @@ from tests.helpers.sizes import usually
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
+Array = np.ndarray
 WIDE, NARROW = (4.0, 1.0), (4.0, 2.0)  # shape and rate of a gamma prior
 TIGHT = HyperPriors(r=WIDE, s=WIDE, q=WIDE, a=WIDE, gamma=NARROW, tau=NARROW, lam=(2.0, 4.0), phi0=6.0)
 
@@ -29,10 +30,8 @@ TIGHT = HyperPriors(r=WIDE, s=WIDE, q=WIDE, a=WIDE, gamma=NARROW, tau=NARROW, la
 
 def prior_state(data: Data, K: int, L: int, priors: HyperPriors, rng: np.random.Generator) -> GibbsState:
     """Draw a state from the prior."""
-    r, s, q, a, gamma, tau = (
-        rng.gamma(shape) / rate
-        for shape, rate in (priors.r, priors.s, priors.q, priors.a, priors.gamma, priors.tau)
-    )
+    gammas = priors.r, priors.s, priors.q, priors.a, priors.gamma, priors.tau
+    r, s, q, a, gamma, tau = (rng.gamma(shape) / rate for shape, rate in gammas)
     phi0 = rng.dirichlet(np.full(data.P, priors.phi0 / data.P))
     phi = dirichlet(np.tile(a * phi0, (K, 1)), rng)
     theta = dirichlet(np.repeat(s * phi[:, None], L, axis=1), rng)
@@ -66,9 +65,7 @@ def with_labels(data: Data, label: np.ndarray) -> Data:
     return replace(data, label=label, blocks=blocks, busy_sums=sums)
 
 
-def log_joint(
-    data: Data, state: GibbsState, w: np.ndarray, z: np.ndarray, from_item: np.ndarray
-) -> np.ndarray:
+def log_joint(data: Data, state: GibbsState, w: Array, z: Array, from_item: Array) -> Array:
     """Return log P(y, w, z, from_item | rest), with π and ρ integrated out, for many states (rows)."""
     total = np.log(state.psi[w]).sum(axis=1) + np.log(state.omega[z]).sum(axis=1)
     total += np.log(np.where(from_item, state.lam, 1 - state.lam)).sum(axis=1)
@@ -132,9 +129,8 @@ def discrete_chain(data: Data, state: GibbsState, n: int, rng: np.random.Generat
         rows, sizes = sampler.row_priors(r_theta, state.z), np.full((data.N, len(state.psi)), state.r)
         w = sampler.draw_clusters(data, rows, sizes, state.psi, q_phi, state.w, state.from_item, rng)
         from_item = sampler.draw_label_sources(data, rows, sizes, q_phi, state.lam, w, state.from_item, rng)
-        z = sampler.draw_annotator_clusters(
-            sampler.annotator_counts(data, w, from_item, 2), r_theta, state.omega, rng
-        )
+        counts = sampler.annotator_counts(data, w, from_item, 2)
+        z = sampler.draw_annotator_clusters(counts, r_theta, state.omega, rng)
         state = replace(state, w=w, z=z, from_item=from_item)
         draws[i] = np.concatenate([w, z, from_item])
     return draws

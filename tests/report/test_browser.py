@@ -33,6 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     annotations = canteen()
     texts = list(annotations.item_column("text"))
     texts[:2] = NASTY, "=1+1"
+    annotations = annotations.with_tables(items={"item": annotations.items, "text": texts})
     cells = [
         {"n_item_clusters": k, "n_annotator_clusters": g, "score": -0.8, "behind": 0.01 * abs(k - 6)}
         for k, g in ((6, 3), (4, 2), (4, 3), (6, 2), (8, 2), (8, 3))
@@ -42,7 +43,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"held_out": run.held_out, "selection": cells, "run": "refined", "seed": 1}
     command = "dissensus fit remarks.csv --model pgm"
     title = f"Canteen {NASTY}"
-    ds.write_report(annotations, run.model, path, title=title, texts=texts, command=command, **settings)
+    ds.write_report(annotations, run.model, path, title=title, command=command, **settings)
     return path
 
 
@@ -108,7 +109,7 @@ def test_cards_steps_and_all_sections_are_shown(visit: Visit) -> None:
     assert cards.nth(4).bounding_box()["y"] < 900
     assert visit.page.locator("#steps li").last.bounding_box()["y"] < 900
     titles = visit.page.locator("main > section > h2").all_inner_texts()
-    assert titles == ["Items", "Annotators", "Groups", "Labels", "Map", "Model"]
+    assert titles == ["Items", "Annotators", "Groups", "Labels", "Model"]
     visit.page.click("#comparison summary")
     rows = visit.page.locator("#held-out tbody tr")
     rows.first.wait_for()  # drawn when its section is opened
@@ -220,7 +221,7 @@ def test_the_command_for_the_rows_shown_is_copied(visit: Visit) -> None:
     assert visit.page.evaluate("navigator.clipboard.readText()") == "dissensus plan refined -o to-label.csv"
 
 
-# ---- annotators, groups, map --------------------------------------------------------------------------
+# ---- annotators, groups -------------------------------------------------------------------------------
 
 
 def test_annotators_and_groups_are_described(visit: Visit) -> None:
@@ -246,28 +247,6 @@ def test_annotators_and_groups_are_described(visit: Visit) -> None:
     quote.click()
     assert visit.page.locator("#items-table tr.open").locator(".clamp").inner_text() == text
     assert visit.page.locator(":focus").get_attribute("aria-expanded") == "true"
-
-
-def test_the_map_shows_items_by_mouse_and_keyboard(visit: Visit) -> None:
-    canvas, bubble = visit.page.locator("#map-canvas"), visit.page.locator("#map-bubble")
-    canvas.scroll_into_view_if_needed()
-    assert bubble.is_hidden()
-    box = canvas.bounding_box()
-    for x, y in np.random.default_rng(0).random((200, 2)):
-        visit.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
-        if bubble.is_visible():
-            break
-    assert "labels · remark" in bubble.inner_text()
-    assert "%" in bubble.locator(".bar").get_attribute("aria-label")
-    canvas.focus()
-    for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
-        visit.page.keyboard.press(key)
-        assert visit.page.locator("#map [role=status]").inner_text()
-    assert bubble.is_visible()
-    visit.page.keyboard.press("Escape")
-    assert bubble.is_hidden()
-    for key in ("cluster", "agreed"):
-        visit.page.select_option("#map-colour", key)
 
 
 # ---- every screen -------------------------------------------------------------------------------------

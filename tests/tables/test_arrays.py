@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import struct
@@ -49,11 +48,8 @@ def refusal(path: Path) -> str:
 
 
 def everything(model: Model) -> dict[str, Any]:
-    arrays = {
-        name: np.asarray(value).tolist()
-        for name, value in vars(model).items()
-        if not name.endswith("vocabulary_")
-    }
+    names = [name for name in vars(model) if not name.endswith("vocabulary_")]
+    arrays = {name: np.asarray(getattr(model, name)).tolist() for name in names}
     ids = {name: getattr(model, name).tolist() for name in ("items_", "annotators_", "classes_")}
     return arrays | ids | {"type": type(model), "settings": model.get_params()}
 
@@ -239,42 +235,3 @@ def test_invalid_headers(tmp_path: Path) -> None:
         about = {"dissensus": text, "format": "3", "sha256": hashlib.sha256(text.encode()).hexdigest()}
         with pytest.raises(ModelFileError, match="header is damaged"):
             ds.load(tensors(tmp_path / "m.safetensors", {}, b"", about))
-
-
-# ---- loading runs no code     ---------------------------------------------------------------------------
-
-CODE_RUNNERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
-DASK_PICKLE = "distributed.protocol.pickle"
-UNPICKLING_CALLS = {"torch.load", "joblib.load", "pandas.read_pickle", "pd.read_pickle"}
-
-
-def unpickling(source: str) -> set[str]:
-    """Return imports, calls and NumPy settings of a module that could run code from a file."""
-    nodes = list(ast.walk(ast.parse(source)))
-    imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    imports |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-    calls = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
-    keywords = [node for node in nodes if isinstance(node, ast.keyword)]
-    switches = {k.arg for k in keywords if k.arg == "allow_pickle" and ast.unparse(k.value) != "False"}
-    by_name = {node.value for node in nodes if isinstance(node, ast.Constant) and node.value == DASK_PICKLE}
-    found = {name.partition(".")[0] for name in imports} & CODE_RUNNERS
-    return found | (calls & UNPICKLING_CALLS) | switches | by_name | (imports & {DASK_PICKLE})
-
-
-def test_search_for_pickles() -> None:
-    assert unpickling("import pickle, numpy") == {"pickle"}
-    assert unpickling("from dill.source import getsource") == {"dill"}
-    assert unpickling("weights = torch.load('m.pt')") == {"torch.load"}
-    assert unpickling("np.load('m.npy', allow_pickle=True)") == {"allow_pickle"}
-    assert unpickling("require('distributed.protocol.pickle', 'cluster').loads(sent)") == {DASK_PICKLE}
-    assert unpickling("import json; json.load(file); np.load('m.npy', allow_pickle=False)") == set()
-
-
-@pytest.mark.slow
-def test_no_pickle_anywhere() -> None:
-    files = sorted(SOURCE.rglob("*.py"))
-    assert len(files) > 10
-    found = {file: words for file in files if (words := unpickling(file.read_text(encoding="utf-8")))}
-    # Messages of a driver to its workers over the cluster's connection, not files.
-    assert {str(file.relative_to(SOURCE)) for file in found} == {"large/dask.py", "large/file_arrays.py"}
-    assert set.union(*found.values()) <= {"pickle", DASK_PICKLE}

@@ -15,21 +15,7 @@ from pathlib import Path
 import pytest
 
 from dissensus.errors import DataError
-from dissensus.tables.atomic import (
-    atomic_directory,
-    atomic_path,
-    atomic_paths,
-    calling_before_rename,
-    is_temporary_name,
-)
-from dissensus.tables.results import (
-    check_output,
-    claimed_directory,
-    is_result_directory,
-    output_directory,
-    read_summary,
-    write_summary,
-)
+from dissensus.tables import atomic, results
 
 
 def names(folder: Path) -> list[str]:
@@ -38,7 +24,7 @@ def names(folder: Path) -> list[str]:
 
 def test_file_appears_at_the_end(tmp_path: Path) -> None:
     target = tmp_path / "labels.csv"
-    with atomic_path(target) as temporary:
+    with atomic.atomic_path(target) as temporary:
         temporary.write_text("whole")
         assert not target.exists()
         assert temporary.parent.parent == tmp_path
@@ -51,7 +37,7 @@ def test_error_leaves_the_old_file(tmp_path: Path) -> None:
     target.write_text("old")
 
     def write_half() -> None:
-        with atomic_path(target) as temporary:
+        with atomic.atomic_path(target) as temporary:
             temporary.write_text("half")
             raise KeyboardInterrupt
 
@@ -63,7 +49,7 @@ def test_error_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_parents_are_created_with_the_umask(tmp_path: Path) -> None:
     target = tmp_path / "a" / "b" / "labels.csv"
-    with atomic_path(target) as temporary:
+    with atomic.atomic_path(target) as temporary:
         temporary.write_text("x")
     plain = tmp_path / "plain"
     plain.write_text("x")
@@ -74,7 +60,7 @@ def test_symbolic_link_is_followed(tmp_path: Path) -> None:
     real, link = tmp_path / "real.csv", tmp_path / "link.csv"
     real.write_text("old")
     link.symlink_to(real)
-    with atomic_path(link) as temporary:
+    with atomic.atomic_path(link) as temporary:
         temporary.write_text("new")
     assert link.is_symlink()
     assert real.read_text() == "new"
@@ -83,24 +69,24 @@ def test_symbolic_link_is_followed(tmp_path: Path) -> None:
 def test_file_and_directory_in_the_way(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
-    with pytest.raises(DataError, match="is a directory; name a file"), atomic_path(tmp_path):
+    with pytest.raises(DataError, match="is a directory; name a file"), atomic.atomic_path(tmp_path):
         pass
-    with pytest.raises(DataError, match="is a file; name a directory"), atomic_directory(file):
+    with pytest.raises(DataError, match="is a file; name a directory"), atomic.atomic_directory(file):
         pass
-    with pytest.raises(DataError, match="cannot be written"), atomic_path(file / "below.csv"):
+    with pytest.raises(DataError, match="cannot be written"), atomic.atomic_path(file / "below.csv"):
         pass
 
 
 def test_full_disk(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"labels\.csv: cannot be written .*no space"):  # noqa: SIM117
-        with atomic_path(tmp_path / "labels.csv"):
+        with atomic.atomic_path(tmp_path / "labels.csv"):
             raise OSError(errno.ENOSPC, "No space left on device")
     assert names(tmp_path) == []
 
 
 def test_new_directory(tmp_path: Path) -> None:
     target = tmp_path / "out"
-    with atomic_directory(target) as temporary:
+    with atomic.atomic_directory(target) as temporary:
         (temporary / "sub").mkdir()
         (temporary / "sub" / "a.csv").write_text("a")
         (temporary / "b.csv").write_text("b")
@@ -116,7 +102,7 @@ def test_failed_directory_leaves_the_old_one(tmp_path: Path) -> None:
     (target / "labels.csv").write_text("old")
 
     def write_half() -> None:
-        with atomic_directory(target) as temporary:
+        with atomic.atomic_directory(target) as temporary:
             (temporary / "labels.csv").write_text("half")
             raise ValueError("stop")
 
@@ -130,10 +116,10 @@ def test_failed_directory_leaves_the_old_one(tmp_path: Path) -> None:
 
 
 def write_result(directory: Path, text: str, *names: str) -> None:
-    with output_directory(directory) as folder:
+    with results.output_directory(directory) as folder:
         for name in names:
             (folder / name).write_text(text)
-        write_summary(folder, {})
+        results.write_summary(folder, {})
 
 
 def test_result_is_replaced(tmp_path: Path) -> None:
@@ -170,25 +156,25 @@ def test_directory_of_a_killed_process_is_restored(tmp_path: Path) -> None:
     write_result(target, "old", "a.csv")
     (target / "mine.txt").write_text("mine")
     readers: list[Callable[[], object]] = [
-        lambda: read_summary(target),
-        lambda: check_output(target),
-        lambda: is_result_directory(target),
+        lambda: results.read_summary(target),
+        lambda: results.check_output(target),
+        lambda: results.is_result_directory(target),
         lambda: write_result(tmp_path / "other", "x", "a.csv"),
-        lambda: atomic_path(tmp_path / "other.csv").__enter__(),
+        lambda: atomic.atomic_path(tmp_path / "other.csv").__enter__(),
     ]
     for read in readers:
         kill_between()
         read()
         assert names(target) == ["a.csv", "mine.txt", "summary.json"]
         assert (target / "a.csv").read_text() == "old"
-        read_summary(target)
+        results.read_summary(target)
     kill_between()
     write_result(target, "newer", "a.csv")
     assert (target / "a.csv").read_text() == "newer"
     assert (target / "mine.txt").read_text() == "mine"
     # A directory removed by the user is not restored.
     shutil.rmtree(target)
-    assert not is_result_directory(target)
+    assert not results.is_result_directory(target)
     assert not target.exists()
 
 
@@ -206,7 +192,7 @@ def test_readers_wait_for_a_replacement(tmp_path: Path, monkeypatch: pytest.Monk
 
     def read() -> None:
         reading.wait(10)
-        read_summary(target)
+        results.read_summary(target)
         seen.append((target / "a.csv").read_text())
 
     monkeypatch.setattr(Path, "rename", rename)
@@ -242,7 +228,7 @@ def test_files_are_replaced_if_directories_cannot_move(
     assert target.stat().st_ino == inode
     assert names(target) == ["a.csv", "mine.txt", "summary.json"]
     assert (target / "a.csv").read_text() == "new"
-    read_summary(target)
+    results.read_summary(target)
 
 
 def test_abandoned_folders_are_removed(tmp_path: Path) -> None:
@@ -250,18 +236,18 @@ def test_abandoned_folders_are_removed(tmp_path: Path) -> None:
     (abandoned / "half").mkdir(parents=True)
     empty.mkdir()
     (tmp_path / ".dissensus-mine").mkdir()
-    with atomic_path(tmp_path / "a.csv") as first, atomic_path(tmp_path / "b.csv") as second:
+    with atomic.atomic_path(tmp_path / "a.csv") as first, atomic.atomic_path(tmp_path / "b.csv") as second:
         assert first.exists()
         assert second.exists()
         assert not abandoned.exists()
         assert not empty.exists()
     assert names(tmp_path) == [".dissensus-mine", "a.csv", "b.csv"]
-    assert not is_temporary_name(".dissensus-mine")
+    assert not atomic.is_temporary_name(".dissensus-mine")
 
 
 def test_several_files_or_none(tmp_path: Path) -> None:
     def write() -> None:
-        with atomic_paths([tmp_path / "a.csv", tmp_path / "b.csv"]) as (first, _):
+        with atomic.atomic_paths([tmp_path / "a.csv", tmp_path / "b.csv"]) as (first, _):
             first.write_text("a")
             raise ValueError("stop")
 
@@ -272,7 +258,7 @@ def test_several_files_or_none(tmp_path: Path) -> None:
 
 def test_claimed_directory_keeps_other_files(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with claimed_directory(tmp_path, {}, force=True):
+    with results.claimed_directory(tmp_path, {}, force=True):
         pass
     write_result(tmp_path, "x", "a.csv")
     assert names(tmp_path) == ["a.csv", "mine.txt", "summary.json"]
@@ -284,7 +270,7 @@ def test_pipe_receives_the_bytes(tmp_path: Path) -> None:
     received: list[bytes] = []
     reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
     reader.start()
-    with atomic_path(pipe) as temporary:
+    with atomic.atomic_path(pipe) as temporary:
         temporary.write_text("through")
     reader.join(timeout=10)
     assert received == [b"through"]
@@ -298,7 +284,7 @@ def test_concurrent_writers(tmp_path: Path) -> None:
     def write_and_read(number: int) -> None:
         try:
             write_result(target, str(number), "a.csv", "b.csv")
-            read_summary(target)
+            results.read_summary(target)
         except Exception as error:
             errors.append(error)
 
@@ -317,20 +303,20 @@ def test_concurrent_writers(tmp_path: Path) -> None:
 def test_mixed_results_are_refused(tmp_path: Path) -> None:
     target = tmp_path / "out"
     write_result(target, "new", "a.csv", "b.csv")
-    read_summary(target)
+    results.read_summary(target)
     (target / "b.csv").write_text("old")
     with pytest.raises(DataError, match=r"out: b\.csv was changed since summary\.json was written"):
-        read_summary(target)
+        results.read_summary(target)
     (target / "b.csv").unlink()
     with pytest.raises(DataError, match=r"out: b\.csv is missing"):
-        read_summary(target)
+        results.read_summary(target)
 
 
 def test_modes_are_kept(tmp_path: Path) -> None:
     file, target = tmp_path / "labels.csv", tmp_path / "out"
     file.write_text("old")
     file.chmod(0o600)
-    with atomic_path(file) as temporary:
+    with atomic.atomic_path(file) as temporary:
         temporary.write_text("new")
     write_result(target, "old", "a.csv")
     (target / "a.csv").chmod(0o640)
@@ -342,11 +328,11 @@ def test_modes_are_kept(tmp_path: Path) -> None:
 
 def test_callback_before_the_rename(tmp_path: Path) -> None:
     seen: list[list[str]] = []
-    with calling_before_rename(lambda: seen.append(names(tmp_path))):
+    with atomic.calling_before_rename(lambda: seen.append(names(tmp_path))):
         write_result(tmp_path / "out", "x", "a.csv")
         assert len(seen) == 1
-        with atomic_directory(tmp_path / "more") as folder, atomic_path(folder / "part"):
+        with atomic.atomic_directory(tmp_path / "more") as folder, atomic.atomic_path(folder / "part"):
             pass
     assert len(seen) == 2
     assert all("more" not in entries for entries in seen)
-    assert [name for name in seen[0] if not is_temporary_name(name)] == []
+    assert [name for name in seen[0] if not atomic.is_temporary_name(name)] == []

@@ -64,18 +64,7 @@ class OneCharacterAtATime(io.StringIO):
 
 
 def test_values_cut_anywhere() -> None:
-    values = [
-        12345,
-        -1.5e-7,
-        True,
-        None,
-        'a\\"b\n\u00e9😀',
-        [],
-        {},
-        {"a": [1, {"b": "]}"}]},
-        float("1e300"),
-        False,
-    ]
+    values = [12345, -1.5e-7, True, None, 'a\\"b\n\u00e9😀', [], {}, {"a": [1, {"b": "]}"}]}, 1e300, False]
     text = json.dumps(values, indent=1)
     stream = JsonStream(OneCharacterAtATime(text), "t")
     assert list(stream.elements()) == values

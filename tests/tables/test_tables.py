@@ -19,32 +19,22 @@ from pyarrow import parquet
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
-from tests.helpers.reading import (
-    HEADER,
-    ROWS,
-    TABLE_WRITERS,
-    as_csv,
-    as_jsonl,
-    as_parquet,
-    rows_as_parquet,
-    rows_of,
-    with_warnings,
-)
+from tests.helpers import reading
 from tests.helpers.sizes import usually
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("suffix", TABLE_WRITERS)
+@pytest.mark.parametrize("suffix", reading.TABLE_WRITERS)
 def test_formats_agree(suffix: str, zipped: bool, write: Callable[..., Path]) -> None:
-    content = TABLE_WRITERS[suffix](ROWS)
+    content = reading.TABLE_WRITERS[suffix](reading.ROWS)
     content = gzip.compress(content) if zipped else content
-    expected = ds.read_annotations(write(as_csv(ROWS), "plain.csv"))
-    assert rows_of(expected) == sorted(ROWS)
+    expected = ds.read_annotations(write(reading.as_csv(reading.ROWS), "plain.csv"))
+    assert reading.rows_of(expected) == sorted(reading.ROWS)
     # The content decides where the name does not.
     for name in (f"votes{suffix}" + ".gz" * zipped, "votes", "votes.data"):
         labels = ds.read_annotations(str(write(content, name)))
         assert labels.fingerprint() == expected.fingerprint()
-        assert rows_of(labels) == sorted(ROWS)
+        assert reading.rows_of(labels) == sorted(reading.ROWS)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(str.strip)
@@ -56,19 +46,15 @@ def stripped(rows: list[Any]) -> list[Any]:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=usually(25, verify=200),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
-)
+@settings(max_examples=usually(25, verify=200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    rows=st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=12),
-    suffix=st.sampled_from(list(TABLE_WRITERS)),
+    st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=12),
+    st.sampled_from([*reading.TABLE_WRITERS]),
 )
 def test_any_text_survives(rows: list[Any], suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"votes{suffix}"
-    path.write_bytes(TABLE_WRITERS[suffix](rows))
-    assert rows_of(ds.read_annotations(path)) == stripped(rows)
+    path.write_bytes(reading.TABLE_WRITERS[suffix](rows))
+    assert reading.rows_of(ds.read_annotations(path)) == stripped(rows)
 
 
 def test_numbers_keep_their_text(write: Callable[..., Path]) -> None:
@@ -77,10 +63,10 @@ def test_numbers_keep_their_text(write: Callable[..., Path]) -> None:
         '{"item": 0, "annotator": 7, "label": true}'
     )
     annotations = ds.read_annotations(write(lines, "votes.jsonl"))
-    assert rows_of(annotations) == [("0", "7", "true"), ("1.0", "12345678901234567890", "1e3")]
+    assert reading.rows_of(annotations) == [("0", "7", "true"), ("1.0", "12345678901234567890", "1e3")]
     columns = {"item": [2, 10], "annotator": pa.array(["a", "b"]).dictionary_encode(), "label": [1.0, 2.5]}
-    annotations = ds.read_annotations(write(as_parquet(columns), "votes.parquet"))
-    assert rows_of(annotations) == [("10", "b", "2.5"), ("2", "a", "1.0")]
+    annotations = ds.read_annotations(write(reading.as_parquet(columns), "votes.parquet"))
+    assert reading.rows_of(annotations) == [("10", "b", "2.5"), ("2", "a", "1.0")]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +78,7 @@ def test_numbers_keep_their_text(write: Callable[..., Path]) -> None:
 )
 def test_parquet_without_labels(column: Any, message: str, write: Callable[..., Path]) -> None:
     others = ["a", "b"][: len(column)]
-    content = as_parquet({"item": others, "annotator": others, "label": column})
+    content = reading.as_parquet({"item": others, "annotator": others, "label": column})
     with pytest.raises(DataError, match=message):
         ds.read_annotations(write(content, "votes.parquet"))
 
@@ -101,8 +87,8 @@ def test_parquet_without_labels(column: Any, message: str, write: Callable[..., 
 BAD_FILES = [
     ("empty", "votes.csv", "", "is empty; give a table"),
     ("white space", "votes.csv", "\n \n", "is empty"),
-    ("header only", "votes.csv", HEADER, "has a header but no rows; add one row per label"),
-    ("header without line end", "votes.csv", HEADER.strip(), "has a header but no rows"),
+    ("header only", "votes.csv", reading.HEADER, "has a header but no rows; add one row per label"),
+    ("header without line end", "votes.csv", reading.HEADER.strip(), "has a header but no rows"),
     ("missing column", "votes.csv", "item,anotator,label\na,b,c\n",
      "no annotator column found; did you mean 'anotator'? Name it with annotator='anotator'; it has item, "),
     ("one column", "votes.csv", "labels\nx\n", "this is not a table: it has only one column (labels); give"),
@@ -110,19 +96,19 @@ BAD_FILES = [
      "line 1: the column 'label' occurs twice; rename or remove one"),
     ("ambiguous", "votes.csv", "task,unit,worker,label\na,b,c,d\n",
      "'task' and 'unit' could each be the item column; choose one with item="),
-    ("blank item", "votes.csv", HEADER + "a,b,c\n ,b,c\n", "line 3: the item is blank; fill it in"),
-    ("Latin-1", "votes.csv", (HEADER + "a,b,c\na,b,café\n").encode("latin-1"),
+    ("blank item", "votes.csv", reading.HEADER + "a,b,c\n ,b,c\n", "line 3: the item is blank; fill it in"),
+    ("Latin-1", "votes.csv", (reading.HEADER + "a,b,c\na,b,café\n").encode("latin-1"),
      "line 3: byte 0xe9 is not UTF-8; save the file as UTF-8"),
     ("Latin-1 header", "votes.csv", "item,annotator,label,é\na,b,c,d\n".encode("latin-1"),
      "line 1: byte 0xe9"),
-    ("UTF-16", "votes.csv", (HEADER + "a,b,c\n").encode("utf-16"), "line 1: is UTF-16 text; save"),
-    ("short row", "votes.csv", HEADER + '"a\n\nb",b,c\na,b\n',
+    ("UTF-16", "votes.csv", (reading.HEADER + "a,b,c\n").encode("utf-16"), "line 1: is UTF-16 text; save"),
+    ("short row", "votes.csv", reading.HEADER + '"a\n\nb",b,c\na,b\n',
      "line 5: 2 fields but the header has 3 (item, annotator, label); complete the row"),
-    ("long row", "votes.csv", HEADER + "a,b,c\na,b,c,d\n", "line 3: 4 fields but the header has 3"),
-    ("open quote", "votes.csv", HEADER + 'a,b,c\nd,"e,f\ng,h,i\n',
+    ("long row", "votes.csv", reading.HEADER + "a,b,c\na,b,c,d\n", "line 3: 4 fields but the header has 3"),
+    ("open quote", "votes.csv", reading.HEADER + 'a,b,c\nd,"e,f\ng,h,i\n',
      "line 3: a quote is opened and never closed; close it or double it"),
-    ("not gzipped", "votes.csv.gz", HEADER + "a,b,c\n", "its name ends in .gz but it is not gzipped"),
-    ("cut gzip", "votes.csv.gz", gzip.compress(HEADER.encode(), mtime=0)[:-6],
+    ("not gzipped", "votes.csv.gz", reading.HEADER + "a,b,c\n", "its name ends in .gz but it is not gzipped"),
+    ("cut gzip", "votes.csv.gz", gzip.compress(reading.HEADER.encode(), mtime=0)[:-6],
      "the gzip file is damaged or cut short; compress it again"),
     ("database", "votes.csv", b"SQLite format 3\0" + bytes(40), "contains NUL bytes, so it is a binary"),
     ("PDF", "votes.csv", b"%PDF-1.7\n\xe2\xe3\n",
@@ -134,8 +120,8 @@ BAD_FILES = [
      "it has Dear Sir, we ask; if it is not a table, give"),
     ("spreadsheet", "votes.csv", b"PK\x03\x04" + bytes(40), "is a zip archive or a spreadsheet"),
     ("not Parquet", "votes.parquet", "a,b,c", "its name ends in .parquet but it is not a Parquet file"),
-    ("cut Parquet", "votes.parquet", rows_as_parquet(ROWS)[:-9], "the Parquet file is damaged or cut"),
-    ("cut JSON", "votes.jsonl", as_jsonl(ROWS)[:-20],
+    ("cut Parquet", "votes.parquet", reading.rows_as_parquet(reading.ROWS)[:-9], "Parquet file is damaged"),
+    ("cut JSON", "votes.jsonl", reading.as_jsonl(reading.ROWS)[:-20],
      "line 5: not valid JSON (unterminated string starting at); correct it or write"),
     ("JSON null", "votes.jsonl", '{"item": "a", "annotator": null, "label": "x"}',
      "line 1: the annotator is blank"),
@@ -155,16 +141,9 @@ BAD_FILES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("case", "name", "content", "message"), BAD_FILES, ids=[case[0] for case in BAD_FILES]
-)
+@pytest.mark.parametrize(("name", "content", "message"), [pytest.param(*c[1:], id=c[0]) for c in BAD_FILES])
 def test_bad_file_is_explained_in_one_line(
-    case: str,
-    name: str,
-    content: Any,
-    message: str,
-    write: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, content: Any, message: str, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(write(content, name).parent)
     with pytest.raises(DataError) as error:
@@ -175,7 +154,7 @@ def test_bad_file_is_explained_in_one_line(
 
 
 def test_invalid_settings(write: Callable[..., Path]) -> None:
-    path = write(as_csv(ROWS))
+    path = write(reading.as_csv(reading.ROWS))
     for setting, message in (
         ({"duplicates": "some"}, "'duplicates' parameter"),
         ({"layout": "tall"}, "'layout' parameter of read_annotations must be one of long, wide, counts"),
@@ -202,7 +181,7 @@ FRAME = pd.DataFrame({"task": [10, 2, 2], "worker": ["b", "a", "b"], "label": [1
 )
 def test_frames_keep_types_and_kind(frame: Any, kind: str) -> None:
     annotations = ds.read_annotations(frame)
-    assert rows_of(annotations) == [(2, "a", 0), (2, "b", 1), (10, "b", 1)]
+    assert reading.rows_of(annotations) == [(2, "a", 0), (2, "b", 1), (10, "b", 1)]
     assert annotations.items.dtype == annotations.classes.dtype == np.int64
     assert annotations.frame_kind == kind
 
@@ -243,7 +222,7 @@ def test_parallel_lists_are_one_row_per_label(kind: str, tmp_path: Path) -> None
     elif kind == "dataset":
         source = pytest.importorskip("datasets").Dataset.from_dict(LISTS)
     labels = ds.read_annotations(source)
-    assert rows_of(labels) == UNFOLDED
+    assert reading.rows_of(labels) == UNFOLDED
     assert labels.item_table is not None
     assert labels.item_table["text"].to_pylist() == ["one", "two"]
 
@@ -253,6 +232,6 @@ def test_class_names_in_a_parquet_file(tmp_path: Path) -> None:
     table = pa.table(LISTS | {"labels": [[0, 1], [-1]]})
     table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     parquet.write_table(table, tmp_path / "set.parquet")
-    labels, notes = with_warnings(lambda: ds.read_annotations(tmp_path / "set.parquet"), __file__)
-    assert rows_of(labels) == [("a", "x", "no"), ("a", "y", "yes")]
+    labels, notes = reading.with_warnings(lambda: ds.read_annotations(tmp_path / "set.parquet"), __file__)
+    assert reading.rows_of(labels) == [("a", "x", "no"), ("a", "y", "yes")]
     assert any("1 row has no label" in note for note in notes)

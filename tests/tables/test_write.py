@@ -85,32 +85,15 @@ def test_datasets_library_loads_the_dataset(frame: Any, tmp_path: Path) -> None:
 
 def test_label_studio_predictions(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
-    write_labels(
-        pa.table(COLUMNS),
-        path,
-        "label-studio",
-        items=ITEMS,
-        question="mood",
-        to_name="txt",
-        model_version="v1",
-    )
+    names = {"question": "mood", "to_name": "txt"}
+    write_labels(pa.table(COLUMNS), path, "label-studio", items=ITEMS, **names)
     tasks = json.loads(path.read_text(encoding="utf-8"))
+    distribution = {"neg": 0.7, "pos": 0.3, "none of these": 0.0}
+    result = {"from_name": "mood", "to_name": "txt", "type": "choices", "value": {"choices": ["neg"]}}
     assert tasks[0] == {
         "data": {"item": "a", "text": "got <b>wet</b>"},
-        "meta": {
-            "distribution": {"neg": 0.7, "pos": 0.3, "none of these": 0.0},
-            "entropy": 0.6108643020548935,
-            "n_labels": 5,
-        },
-        "predictions": [
-            {
-                "model_version": "v1",
-                "score": 0.7,
-                "result": [
-                    {"from_name": "mood", "to_name": "txt", "type": "choices", "value": {"choices": ["neg"]}}
-                ],
-            }
-        ],
+        "meta": {"distribution": distribution, "entropy": 0.6108643020548935, "n_labels": 5},
+        "predictions": [{"model_version": "v1", "score": 0.7, "result": [result]}],
     }
     assert [task["data"]["item"] for task in tasks] == COLUMNS["item"]
 
@@ -185,9 +168,8 @@ def test_fitted_model(tmp_path: Path) -> None:
     model = ds.MajorityVote().fit(frame)
     path = write_labels(model, tmp_path / "labels.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(path), model.to_frame(), check_dtype=False)
-    tasks = write_labels(
-        model, tmp_path / "t.json", "label-studio", items=pd.DataFrame({"item": ["a"], "text": ["t"]})
-    )
+    items = pd.DataFrame({"item": ["a"], "text": ["t"]})
+    tasks = write_labels(model, tmp_path / "t.json", "label-studio", items=items)
     assert json.loads(tasks.read_text())[0]["predictions"][0]["model_version"] == "dissensus MajorityVote"
 
 

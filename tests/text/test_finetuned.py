@@ -43,15 +43,12 @@ def fitted(tiny_model: Path, tmp_path_factory) -> ds.text.FineTunedEncoder:
     texts, D = sentences()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DISSENSUS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        learner = ds.text.FineTunedEncoder(
-            str(tiny_model), epochs=15, patience=None, learning_rate=3e-3, n_threads=1
-        )
+        settings = {"epochs": 15, "patience": None, "learning_rate": 3e-3, "n_threads": 1}
+        learner = ds.text.FineTunedEncoder(str(tiny_model), **settings)
         return learner.fit(texts, D, dev=(texts, D))
 
 
-def test_training_starts_at_the_regression_and_improves(
-    fitted: ds.text.FineTunedEncoder, tmp_path: Path, monkeypatch
-):
+def test_training_starts_at_the_regression_and_improves(fitted, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("DISSENSUS_CACHE", str(tmp_path))
     texts, D = sentences()
     vectors = ds.text.embed(texts, fitted.model, cache=False)
@@ -86,9 +83,7 @@ def test_malicious_files_are_rejected(fitted: ds.text.FineTunedEncoder, case: st
         clone(fitted)._restore(facts, arrays)
 
 
-def test_loading_uses_neither_network_nor_pretrained_model(
-    fitted: ds.text.FineTunedEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_loading_uses_neither_network_nor_pretrained_model(fitted, tmp_path: Path, monkeypatch):
     texts, _ = sentences(9)
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
     fitted.save(first)

@@ -26,7 +26,6 @@ from dissensus.text.guided.adapters import match_rows
 M, P, K = 60, 3, 3
 GUIDED = ds.GuidedClassifier(ds.FMM(K, max_iter=30), ds.text.SoftmaxRegression(0.01))
 
-
 DRAWN = ds.simulate(M, 12, P, n_item_clusters=K, n_annotator_clusters=2, labels_per_item=4, alpha=0.3, seed=0)
 CENTRES, NOISE = np.random.default_rng(7).normal(size=(K, 4)), np.random.default_rng(0).normal(size=(M, 4))
 X, Y = CENTRES[DRAWN.item_cluster] + 0.2 * NOISE, DRAWN.annotations
@@ -61,8 +60,7 @@ def test_cross_validated_distributions() -> None:
 
 
 def test_y_as_file_frame_or_one_label_per_item(tmp_path: Path) -> None:
-    columns = {"item": Y.items[Y.item], "annotator": Y.annotators[Y.annotator], "label": Y.classes[Y.label]}
-    frame = pd.DataFrame(columns)
+    frame = Y.to_frame()
     frame.to_csv(tmp_path / "votes.csv", index=False)
     first, named = GUIDED.fit(X, Y).predict_proba(X), pd.DataFrame(X, index=Y.items).iloc[::-1]
     for y in (frame, tmp_path / "votes.csv", str(tmp_path / "votes.csv")):
@@ -147,13 +145,6 @@ def test_one_column_of_texts() -> None:
     by_column = make_pipeline(words, LogisticRegression(C=100.0))
     chosen = ds.GuidedClassifier(ds.EmpiricalDistribution(), by_column).fit(column, VOTES)
     assert chosen.predict(column).tolist() == ["wet", "dry", "wet", "dry"]
-
-
-def test_priors_and_features_by_row_need_an_order_of_items() -> None:
-    with pytest.raises(DataError, match="prior has one row per item, but the order of items"):
-        ds.DawidSkene().fit(VOTES, prior=np.ones((4, 2)))
-    with pytest.raises(DataError, match="features has one row per item, but the order of items"):
-        ds.DirichletRegression().fit(VOTES, features=np.eye(4))
 
 
 # ---- scikit-learn's checks --------------------------------------------------------------------------------

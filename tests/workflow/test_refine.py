@@ -52,14 +52,12 @@ def test_iterations_advance_the_progress() -> None:
     reports: list[tuple[str, float]] = []
     iterations: list[str] = []
     settings = {"n_item_clusters": 3, "max_iter": 4, "tol": 0.0, "n_restarts": 1}
+
+    def report(message: str, share: float) -> None:
+        reports.append((message, round(share, 6)))
+
     with ds.resources(progress=lambda message, share: iterations.append(message)):
-        run = fit(
-            ds.simulate(n_items=60, seed=1).annotations,
-            "fmm",
-            settings,
-            test_size=0,
-            progress=lambda message, share: reports.append((message, round(share, 6))),
-        )
+        run = fit(ds.simulate(n_items=60, seed=1).annotations, "fmm", settings, test_size=0, progress=report)
     assert len(run.model.trace_) == 4
     expected = [f"iteration {n} of at most 4" for n in range(1, 5)]
     assert [message.partition(",")[0] for message in iterations] == expected
@@ -74,11 +72,9 @@ def test_labels_without_disagreement_are_refused() -> None:
     n = 500
     half, side = [k // 2 for k in range(n)], [k % 2 for k in range(n)]
     texts = Annotations.from_arrays(half, side, [f"t{k}" for k in range(n)])
-    for labels, message in (
-        (alone, "all labels are by one annotator"),
-        (once, "no item has labels by two annotators"),
-        (texts, "look like free text"),
-    ):
+    no_pairs = "no item has labels by two annotators"
+    cases = (alone, "all labels are by one annotator"), (once, no_pairs), (texts, "look like free text")
+    for labels, message in cases:
         with pytest.raises(DataError, match=message):
             fit(labels)
         assert fit(labels, "majority", test_size=0).model is not None

@@ -1,1 +1,1 @@
-"""Annotators: verdicts, skill, pseudonyms, plans for further labels, and sentences about the labels."""
+"""Annotators: verdicts, pseudonyms, plans for further labels, and sentences about the labels."""

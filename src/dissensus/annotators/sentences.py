@@ -179,10 +179,10 @@ def adjudicate_sentence(counts: NDArray[Any], items: Indices, *, unsure: bool = 
     if not len(items):
         return None
     text = (
-        f"Adjudicate {count(len(items), 'item')} with {MIN_LABELS_TO_ADJUDICATE} or more labels: among the "
-        f"labels, the two most frequent answers are at most {100 * MAX_TIE_GAP:.0f} percentage points apart"
-        f"{', and the model is unsure which is more common' if unsure else ''}. Have an expert decide, or "
-        "keep both answers."
+        f"Adjudicate {count(len(items), 'item')}: each has {MIN_LABELS_TO_ADJUDICATE} or more labels,"
+        f"{'' if unsure else ' and'} its two most frequent answers are at most {100 * MAX_TIE_GAP:.0f} "
+        f"percentage points apart{', and the model is unsure which is more common' if unsure else ''}. Have "
+        "an expert decide, or keep both answers."
     )
     return Sentence(text, "adjudicate", items=items)
 
@@ -194,20 +194,18 @@ def more_sentence(counts: NDArray[Any], items: Indices) -> Sentence | None:
     rest = np.setdiff1d(np.flatnonzero(counts.sum(axis=1) > 0), items)
     n, n_rest = counts[items].sum(axis=1), counts[rest].sum(axis=1)
     top, top_rest = (counts[m].max(axis=1) / np.maximum(k, 1) for m, k in ((items, n), (rest, n_rest)))
-    if len(rest) and not (top.mean() < top_rest.mean() or n.mean() < n_rest.mean()):
-        return None
-    share, labels = percent(float(top.mean())), count(int(n[0]), "label")
-    if len(items) == 1:
-        labels = f"It has {labels}; its most frequent answer has {share} of them"
-    else:
-        labels = f"{labels} each" if n.min() == n.max() else f"{n.mean():.1f} labels on average"
-        labels = (
-            f"These items have {labels}; on average, the most frequent answer has {share} of an item’s labels"
-        )
-    text = f"Collect more labels for {count(len(items), 'item')}. {labels}" + (
-        f" (other items: {percent(float(top_rest.mean()))})." if len(rest) else "."
-    )
-    return Sentence(text, "more", items=items)
+    single, facts = len(items) == 1, ""
+    if not len(rest) or n.mean() < n_rest.mean():
+        each = f"{count(int(n[0]), 'label')}{' each' * (not single)}"
+        labels = each if n.min() == n.max() else f"{n.mean():.1f} labels on average"
+        others = f" (other items: {n_rest.mean():.1f})" if len(rest) else ""
+        facts += f" {'It has' if single else 'They have'} {labels}{others}."
+    if len(rest) and top.mean() < top_rest.mean():
+        answers = "Its most frequent answer has" if single else "On average, their most frequent answers have"
+        share, others = percent(float(top.mean())), percent(float(top_rest.mean()))
+        facts += f" {answers} {share} of the labels (other items: {others})."
+    text = f"Collect more labels for {count(len(items), 'item')}.{facts}"
+    return Sentence(text, "more", items=items) if facts else None
 
 
 def gold_sentence(right: Array, interval: Sequence[float]) -> Sentence | None:
@@ -341,9 +339,9 @@ def contrast_sentence(
     if gap[p] < MIN_CONTRAST or gap[p] <= Z_95 * error or both.sum() < MIN_CONTRAST_ITEMS:
         return None
     text = (
-        f"On {count(int(both.sum()), 'similarly labelled item')} ({cluster}), group {letters[0]} chooses "
-        f"{quoted(names[p])} "
-        f"{percent(float(shares[0][p]))} of the time and group {letters[1]} {percent(float(shares[1][p]))}."
+        f"On {count(int(both.sum()), 'item')} of {cluster} that both groups labelled, group {letters[0]} "
+        f"chooses {quoted(names[p])} in {percent(float(shares[0][p]))} of its labels and group {letters[1]} "
+        f"in {percent(float(shares[1][p]))}."
     )
     return Sentence(text, "contrast", groups=groups, items=items, label=p)
 
@@ -408,7 +406,8 @@ def few_sentence(n: int, n_labels: int, agreement: AnnotatorAgreement) -> Senten
     if agreement.n[n] > 2:
         if float(agreement.agreement[n] - agreement.chance[n]) > Z_95 * float(agreement.excess_error[n]):
             return None
-        reason = "whose agreement with the others is not significantly above chance"
+        chance = percent(float(agreement.chance[n]))
+        reason = f"whose agreement with the others is not significantly above chance ({chance})"
     return Sentence(f"{count(n_labels, 'label')}, {reason}", "few", annotator=n)
 
 
@@ -428,7 +427,7 @@ def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None
     return Sentence(text, "rule", annotator=n)
 
 
-# ---- judges and label efficiency ----------------------------------------------------------------------
+# ---- judges -------------------------------------------------------------------------------------------
 
 
 def judges_sentence(names: Sequence[str], rows: Sequence[Mapping[str, Any]], epsilon: float) -> str:
@@ -450,11 +449,3 @@ def describe_test(epsilon: float, nominal: bool) -> str:
         "judge) uses all labels at once: if it is significantly below ε, the judge may replace the average "
         "human."
     )
-
-
-def efficiency_sentence(shown: int, efficiency: float, pool: int, sample: str) -> str:
-    """Report how many raw labels per item are as good as the model with ``shown`` labels."""
-    value = "fewer than 1 label" if efficiency < 1 else f"{efficiency:.1f} labels"
-    value = f"more than {pool} labels" if math.isinf(efficiency) else value
-    text = f"With {count(shown, 'label')} per item, the model is as close to held-out labels"
-    return f"{text} as raw counts of {value} per item ({sample})."

@@ -16,7 +16,6 @@ Each draw of the posterior assigns annotators to views; probabilities are shares
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from dissensus.models.hpgm.model import HPGM
 from dissensus.models.hpgm.posterior import Draws
 from dissensus.numerics import Array, Indices, Mask
 from dissensus.params import check_rules, integer, real
-from dissensus.tables.results import is_result_directory, read_summary
+from dissensus.tables.results import is_result_directory, read_rows, read_summary
 
 __all__ = ["AnnotatorVerdicts", "View", "annotator_verdicts"]
 
@@ -373,6 +372,8 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
             view = verdicts.views[v]
             text = f"one of {len(view.members)} annotators who {view.words}"
             reason = Sentence(text, "member", parts=[view.words])
+        if reason is None and verdict != TYPICAL:
+            reason = Sentence("a finding of the model, without a simple reason in the raw labels", "finding")
         parts = [part for part in (reason, sentences.standing_sentence(n, agreement)) if part]
         verdicts.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
 
@@ -385,8 +386,7 @@ def read_verdicts(run: Path) -> tuple[dict[str, list[Any]], str] | None:
     views = read_summary(run).get("views")
     if not isinstance(views, str):
         return None
-    with table.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(table)
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in VERDICT_COLUMNS}
     for name in set(VERDICT_COLUMNS) - {"annotator", "verdict", "bias_of", "evidence"}:
         integers = name in ("n_labels", "view")

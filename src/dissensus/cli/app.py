@@ -39,15 +39,6 @@ EXIT_CODES = (
     "Exit codes: 0 success; 1 internal error; 2 invalid input, option or output path; "
     "130 interrupted; 143 terminated. With any code but 0, no result was written."
 )
-GREETING = (
-    f"dissensus {__version__}: estimate what a population would answer from labels that disagree",
-    "",
-    "  dissensus demo                   refine simulated labels whose true distribution is known",
-    "  dissensus describe labels.csv    summarise a file of labels",
-    "  dissensus fit labels.csv         refine the labels and write an HTML report",
-    "",
-    "All commands: dissensus --help    One command: dissensus fit --help",
-)
 # Settings of the library whose option has a different name; in options, "_" becomes "-".
 OPTION_NAMES = {
     "item": "item_column",
@@ -275,4 +266,4 @@ def start(
 ) -> None:
     """Estimate, from the labels of annotators who disagree, what a whole population would answer."""
     if context.invoked_subcommand is None:
-        say(*GREETING)
+        say(context.get_help())

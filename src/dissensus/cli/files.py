@@ -19,9 +19,7 @@ STORE_SUFFIX = ".store"
     name="import",
 )
 def import_labels(
-    files: Annotated[
-        list[Path], argument("FILES", "File of labels; for a store, also several files or folders.")
-    ],
+    files: Annotated[list[Path], argument("FILES", "Labels; for a store, also several files or folders.")],
     output: Annotated[Path, option("FILE", ".csv, .jsonl, .parquet (also .gz) or .store.", "--output", "-o")],
     columns: opt.Columns,
     layout: Annotated[str | None, option("LAYOUT", "Table layout: long, wide or counts.")] = None,
@@ -32,9 +30,7 @@ def import_labels(
     duplicates: Annotated[str, option("RULE", "Repeated labels: keep, first, last or error.")] = "keep",
     missing_words: Annotated[list[str], option("NA,…", "Words that stand for a missing label.")] = [],
     ignore_case: Annotated[bool, option(None, "Ignore the case of classes.", "--ignore-case")] = False,
-    keep_rejected: Annotated[
-        bool, option(None, "Keep answers that were rejected in the tool.", "--keep-rejected")
-    ] = False,
+    keep_rejected: Annotated[bool, option(None, "Keep rejected answers too.", "--keep-rejected")] = False,
     encoding: Annotated[str | None, option("NAME", "Text encoding, if it is not UTF-8.")] = None,
     items_to: Annotated[Path | None, option("FILE", "Also write a table of the items.")] = None,
     memory: Annotated[str | None, option("SIZE", "Memory limit for building a store.")] = None,
@@ -97,15 +93,17 @@ def import_labels(
 def export_labels(
     run: Annotated[Path, argument("RUN", "Directory of a finished run, or its model.safetensors.")],
     output: Annotated[Path, option("PATH", "File (or dataset directory) to write.", "--output", "-o")],
-    format: Annotated[
-        str | None, option("NAME", "csv, jsonl, parquet, huggingface, label-studio or weighted.")
-    ] = None,
+    format: Annotated[str | None, option("NAME", "Format of the file (see above).")] = None,
     items: opt.ItemTable = None,
     question: Annotated[str, option("NAME", "Label Studio: name of the control tag.")] = "label",
     to_name: Annotated[str, option("NAME", "Label Studio: name of the object tag.")] = "text",
     safe_csv: opt.SafeCsv = False,
 ) -> None:
-    """Write refined labels in the format of another tool."""
+    """Write refined labels in the format of another tool.
+
+    Formats: csv, jsonl, parquet, huggingface and label-studio have one row or task for each item; weighted
+    has one row for each item and class, with the share of the class as its weight, to train classifiers.
+    """
     from dissensus.tables.tables import open_table
     from dissensus.tables.write import write_labels
     from dissensus.workflow.runs import load_run

@@ -35,20 +35,10 @@ def fit(
     item_clusters: opt.ItemClusters = None,
     annotator_clusters: opt.AnnotatorClusters = None,
     set: opt.SetOption = [],
-    estimate: Annotated[
-        str,
-        option("WHAT", "population (share of each answer), annotators (their answers) or truth (one class)."),
-    ] = "population",
-    represent: Annotated[
-        list[str],
-        option("COLUMN=VALUE", "Estimate the population of annotators with this attribute; repeatable."),
-    ] = [],
-    fast: Annotated[
-        bool, option(None, "Skip models that are sampled by MCMC; takes seconds.", "--fast")
-    ] = False,
-    thorough: Annotated[
-        bool, option(None, "Also try 'latent', the slowest of the sampled models.", "--thorough")
-    ] = False,
+    estimate: Annotated[str, option("WHAT", "population, annotators or truth.")] = "population",
+    represent: Annotated[list[str], option("COLUMN=VALUE", "Estimate the answers of such annotators.")] = [],
+    fast: Annotated[bool, option(None, "Skip sampled models; takes seconds.", "--fast")] = False,
+    thorough: Annotated[bool, option(None, "Also try the slow model 'latent'.", "--thorough")] = False,
     test_size: Annotated[float, option("SHARE", "Share of labels held out to compare models.")] = 0.2,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,
@@ -59,13 +49,23 @@ def fit(
     anonymise: opt.Anonymise = False,
     safe_csv: opt.SafeCsv = False,
     memory: Annotated[str | None, option("SIZE", "Memory limit, such as 8GB.")] = None,
-    checkpoint: Annotated[Path | None, option("DIR", "Save the fit here, to resume it if killed.")] = None,
+    checkpoint: Annotated[
+        Path | None, option("DIR", "Save the state here; the same command resumes.")
+    ] = None,
     cluster: opt.Cluster = None,
     scratch: opt.Scratch = None,
     verbose: Annotated[bool, option(None, "Also show how the models compare.", "--verbose", "-v")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Refine labels, and write tables and an HTML report."""
+    """Refine labels, and write tables and an HTML report.
+
+    The results go to the directory votes-refined for a file votes.csv, unless -o names another one.
+
+    --estimate population: the share of each answer in the population that the annotators come from;
+    annotators: the share of each answer among these annotators; truth: the one right answer to each item.
+
+    --represent country=DE: as if all annotators were from DE; the column is in the table of --annotators.
+    """
     from dissensus.models import build_model
     from dissensus.params import n_bytes
     from dissensus.tables.results import check_output
@@ -191,7 +191,7 @@ def _show_model(run: Refinement) -> None:
         show_table(title, columns, rows, scores.index(max(scores)))
     stopped, settled = run.model.stopped_, getattr(run.model, "converged_items_", None)
     if settled is not None:
-        say(f"The chains converged for {settled:.0%} of the items (split-R̂ ≤ 1.1)")
+        say(f"The chains agree on {settled:.0%} of the items (split-R̂ ≤ 1.1)")
     how = "closed form, no iterations" if stopped == "closed form" else f"stopped by {stopped}"
     say(f"Model: {run.model} ({how})")
     if run.reason:
@@ -211,7 +211,10 @@ def update(
     no_report: opt.NoReport = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Add new labels to a finished run."""
+    """Add new labels to a finished run.
+
+    The run is replaced, unless -o names another directory.
+    """
     from dissensus.workflow.runs import reading_of, update_run
 
     new = columns.read(file, like=reading_of(path), **({} if items is None else {"items": items}))

@@ -118,12 +118,8 @@ def plan(
     annotators: opt.AnnotatorTable = None,
     budget: Annotated[int | None, option("N", "Total number of labels to collect.")] = None,
     each: Annotated[int | None, option("N", "Number of new labels for each item.")] = None,
-    target_interval: Annotated[
-        float | None, option("WIDTH", "Target width of the items' intervals, between 0 and 1.")
-    ] = None,
-    target_alpha_width: Annotated[
-        float | None, option("WIDTH", "Target width of the interval of Krippendorff's α.")
-    ] = None,
+    target_interval: Annotated[float | None, option("WIDTH", "Target width of the items' intervals.")] = None,
+    target_alpha_width: Annotated[float | None, option("WIDTH", "Target width of the interval of α.")] = None,
     output: Annotated[Path | None, option("FILE", "File for the next batch.", "--output", "-o")] = None,
     tool: Annotated[str, option("TOOL", "table, label-studio, argilla or prodigy.", "--for")] = "table",
     question: Annotated[str, option("NAME", "Name of the question in that tool.")] = "label",
@@ -194,7 +190,7 @@ def _write_batch(batch: Any, labels: Any, output: Path, tool: str, question: str
     from dissensus.report.items import texts_of
     from dissensus.tables.write import write_tasks
 
-    texts = texts_of(labels, None)
+    texts = texts_of(labels)
     columns = batch.columns() | ({} if texts is None else {"text": [texts[m] for m in batch.code]})
     if tool == "table":
         opt.write_columns(columns, output, safe_csv)
@@ -219,11 +215,9 @@ def report(
     title: opt.Title = None,
     anonymise: opt.Anonymise = False,
     since: Annotated[Path | None, option("RUN", "Earlier run; the report shows what has changed.")] = None,
-    time_column: Annotated[str | None, option("NAME", "Column with the time of each label.")] = None,
 ) -> None:
     """Write the HTML report of a finished run or of a file of labels."""
     from dissensus.report.page import write_report
-    from dissensus.tables.layouts import read_times
     from dissensus.tables.results import replacing_file
     from dissensus.workflow.runs import REPORT, open_run
 
@@ -232,7 +226,6 @@ def report(
     in_run = path.is_dir() and target.resolve() == (path / REPORT).resolve()
     settings = saved.evidence() | {"title": title or (file or path).name, "since": since}
     settings |= {"anonymise": anonymise, "run": str(path) if path.is_dir() else ""}
-    times = None if time_column is None else read_times(file or path, time_column, saved.labels)
     with last_result(), replacing_file(path, REPORT) if in_run else nullcontext(target) as page:
-        write_report(saved.labels, saved.model, page, times=times, **settings)
+        write_report(saved.labels, saved.model, page, **settings)
     say_report(target)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dissensus.cli import options as opt
@@ -26,17 +28,16 @@ def judges(
     columns: opt.Columns,
     items: opt.ItemTable = None,
     annotators: opt.AnnotatorTable = None,
-    judges: Annotated[list[str], option("WHO", "Judges: ids, a pattern, a column or COLUMN=VALUE.")] = [],
-    epsilon: Annotated[
-        float, option("E", "Tolerance in favour of a judge (ε of the test), usually 0.1 to 0.2.")
-    ] = 0.15,
-    by: Annotated[
-        str | None, option("COLUMN", "Also estimate class shares for each value of this column of --items.")
-    ] = None,
+    judges: Annotated[list[str], option("WHO", "Ids, a pattern such as 'gpt*', or COLUMN=VALUE.")] = [],
+    epsilon: Annotated[float, option("E", "Tolerance in favour of a judge, usually 0.1 to 0.2.")] = 0.15,
+    by: Annotated[str | None, option("COLUMN", "Class shares by this column of --items, too.")] = None,
     output: opt.OutputTable = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Compare language models with human annotators."""
+    """Compare language models with human annotators.
+
+    Without --judges, the column kind of --annotators names the judges (llm), or else their names do.
+    """
     from dissensus.judges.report import judge_report
     from dissensus.tables.results import write_json
     from dissensus.workflow.runs import open_labels
@@ -123,12 +124,9 @@ def _show_rates(report: JudgeReport) -> None:
 def _show_errors(report: JudgeReport) -> None:
     """Print the items on which each judge is most clearly wrong."""
     names = ("judge", "item", "answer", "human_answer", "share_as_judge", "n_human_labels")
-    n_shown: dict[str, int] = {}
-    rows = []
-    for row in report.wrong_items():
-        n_shown[row["judge"]] = n_shown.get(row["judge"], 0) + 1
-        if n_shown[row["judge"]] <= ERRORS_PER_JUDGE:
-            rows.append([row[name] for name in names])
+    rows: list[list[Any]] = []
+    for _, errors in groupby(report.wrong_items(), key=itemgetter("judge")):
+        rows += [[row[name] for name in names] for row in islice(errors, ERRORS_PER_JUDGE)]
     columns = ["judge", "item", "judge says", "humans say", "humans who agree with judge", "human labels"]
     if rows:
         show_table(f"Clearest errors, up to {ERRORS_PER_JUDGE} per judge", columns, rows)

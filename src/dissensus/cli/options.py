@@ -23,18 +23,13 @@ Command = Callable[..., None]
 
 # ---- input --------------------------------------------------------------------------------------------
 
-LabelFile = Annotated[
-    Path,
-    argument("FILE", "Labels: CSV, TSV, JSONL, Parquet, an export, or a store made by 'dissensus import'."),
-]
+LabelFile = Annotated[Path, argument("FILE", "Labels: a table, an export of a tool, or a .store.")]
 LabelsOrRun = Annotated[Path, argument("FILE|RUN", "File of labels, or directory of a finished run.")]
 ItemColumn = Annotated[str | None, option("NAME", "Column of item ids.")]
 AnnotatorColumn = Annotated[
-    list[str], option("NAME", "Column of annotator ids; repeat the option if each annotator has a column.")
+    list[str], option("NAME", "Column of annotator ids, or of each annotator's labels.")
 ]
-LabelColumn = Annotated[
-    list[str], option("NAME", "Column of labels; repeat the option if each class has a column.")
-]
+LabelColumn = Annotated[list[str], option("NAME", "Column of labels, or of each class's counts.")]
 Kind = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
 LabelTypes = Annotated[Kind | None, option("TYPE", "nominal, ordinal, numeric, multi or pairwise.")]
 Classes = Annotated[list[str], option("A,B,…", "All classes; an ordered scale: 'low<mid<high'.")]
@@ -131,9 +126,7 @@ def model_names(incomplete: str) -> list[str]:
 
 Seed = Annotated[int, option("N", "Random seed; the same seed gives the same result.")]
 Jobs = Annotated[int, option("N", "Threads or processes; -1 uses all cores.", "--jobs", "-j")]
-Model = Annotated[
-    str, option("NAME", "A model listed by 'dissensus info'.", "--model", "-m", autocompletion=model_names)
-]
+Model = Annotated[str, option("NAME", "See 'dissensus info'.", "--model", "-m", autocompletion=model_names)]
 K, L = ("--item-clusters", "-k"), ("--annotator-clusters", "-l")
 ItemClusters = Annotated[int | None, option("K", "Number of item clusters.", *K)]
 AnnotatorClusters = Annotated[int | None, option("L", "Number of annotator clusters.", *L)]
@@ -200,9 +193,7 @@ OutputDirectory = Annotated[Path | None, option("DIR", "Output directory.", "--o
 OutputTable = Annotated[Path | None, option("FILE", "Output: .csv, .jsonl or .parquet.", "--output", "-o")]
 Json = Annotated[bool, option(None, "Print the result as JSON.", "--json")]
 Force = Annotated[bool, option(None, "Write even if DIR holds files of other programs.", "--force")]
-SafeCsv = Annotated[
-    bool, option(None, "Put ' before cells that spreadsheets treat as formulas.", "--safe-csv")
-]
+SafeCsv = Annotated[bool, option(None, "Put ' before formulas of spreadsheets.", "--safe-csv")]
 NoReport = Annotated[bool, option(None, "Do not write the HTML report.", "--no-report")]
 Title = Annotated[str | None, option("TEXT", "Title of the report.")]
 Anonymise = Annotated[bool, option(None, "Replace annotator ids with numbers.", "--anonymise")]

@@ -28,18 +28,14 @@ def recover(
     columns: opt.Columns,
     items: opt.ItemTable = None,
     features: opt.Features = None,
-    model: Annotated[
-        list[str], option("'NAME [X=Y]'", "Model and settings; repeatable.", "--model", "-m")
-    ] = [],
+    model: Annotated[list[str], option("'NAME [X=Y]'", "Model, settings; repeatable.", "--model", "-m")] = [],
     item_clusters: opt.ItemSizes = "6,12",
     annotator_clusters: opt.AnnotatorSizes = "4,8",
     labels_shown: Annotated[
-        str, option("LIST", "Numbers of labels per item given to the models: 1,2,4.", "--labels-shown", "-r")
+        str, option("LIST", "Labels shown per item: 1,2,4.", "--labels-shown", "-r")
     ] = "",
     draws: Annotated[int, option("N", "Number of random choices of these labels.")] = 5,
-    weight_by: Annotated[
-        str | None, option("UNIT", "Give all 'labels', or all 'annotators', equal weight.")
-    ] = None,
+    weight_by: Annotated[str | None, option("UNIT", "Equal weight for 'labels' or 'annotators'.")] = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,
     output: opt.OutputDirectory = None,
@@ -97,11 +93,8 @@ def _show(recovery: Recovery) -> None:
     say(f"Expected KL of the true distribution (no estimate is better on average): {recovery.floor:.4f}")
     rows = []
     for row in recovery.rows():
-        model, interval = (
-            [row["labels_shown"], row["model"], row["kl"]],
-            f"{row['low']:.4f} – {row['high']:.4f}",
-        )
-        rows.append([*model, interval, row["counts"], row["efficiency"]])
+        model, interval = [row["labels_shown"], row["model"]], f"{row['low']:.4f} – {row['high']:.4f}"
+        rows.append([*model, row["kl"], interval, row["counts"], row["efficiency"]])
     columns = ["labels shown", "best model", "KL", "95 % interval", "KL of counts", "equivalent raw labels"]
     show_table("KL(held-out labels ‖ estimate) in nats, lower is better", columns, rows)
     if recovery.n_left_out:
@@ -115,13 +108,9 @@ def _show(recovery: Recovery) -> None:
 )
 def score(
     estimates: Annotated[Path, argument("ESTIMATES", "A run, a table of refined labels, or a saved model.")],
-    reference: Annotated[
-        Path, argument("REFERENCE", "Distributions (p_<class>), gold labels, or labels by annotators.")
-    ],
+    reference: Annotated[Path, argument("REFERENCE", "Distributions, gold labels, or labels by annotators.")],
     columns: opt.Columns,
-    metric: Annotated[
-        list[str], option("NAME", "A metric such as kl, accuracy or macro_f1; repeatable.")
-    ] = [],
+    metric: Annotated[list[str], option("NAME", "A metric such as kl or accuracy; repeatable.")] = [],
     bootstrap: Annotated[int, option("N", "Bootstrap samples for the intervals; 0 for none.", min=0)] = 1000,
     as_json: opt.Json = False,
 ) -> None:

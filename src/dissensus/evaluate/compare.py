@@ -171,7 +171,6 @@ def compare(
     *,
     estimate: str = "population",
     candidates: Candidates = CANDIDATES,
-    simplest: bool = False,
     test_size: float = 0.2,
     n_jobs: int = -1,
     progress: ShowProgress = None,
@@ -195,9 +194,7 @@ def compare(
         annotator (``"annotators"``).
     candidates
         Names and settings of the models to compare.
-    simplest
-        Whether the simplest of tied models wins even if the default (HPGM; OrdinalHPGM for ordered classes)
-        is among them.
+
     test_size
         Share of the (item, annotator) pairs to hide.
     n_jobs
@@ -230,7 +227,7 @@ def compare(
         sample = annotations.take_items(np.sort(order[within]))
     table = held_out_scores(sample, applicable, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
     names = {name for name, _ in candidates}
-    default = next((name for name in DEFAULTS if name in names and not simplest), None)
+    default = next((name for name in DEFAULTS if name in names), None)
     choice = _chosen(table, estimate, default)
     wide = dict.fromkeys(name_of(model) for model in models if _too_wide(model, annotations))
     note = f"; not applicable to {annotations.n_classes:,} classes: {', '.join(wide)}" if wide else ""

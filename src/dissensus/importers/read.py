@@ -16,20 +16,9 @@ from dissensus.labels import provided
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, as_sets, merge_case
 from dissensus.labels.rows import Duplicates
+from dissensus.tables import layouts
 from dissensus.tables.atomic import restore
 from dissensus.tables.columns import guess_note
-from dissensus.tables.layouts import (
-    LAYOUTS,
-    Layout,
-    MissingWords,
-    ReadOptions,
-    lookalike_notes,
-    parse_classes,
-    single_column,
-    single_value_notes,
-    with_inferred_type,
-    with_side_tables,
-)
 from dissensus.tables.pairs_and_sets import read_any
 from dissensus.tables.results import is_result_directory
 from dissensus.tables.tables import INPUT_FORMATS, open_table
@@ -47,7 +36,7 @@ def read_annotations(
     classes: Sequence[Any] | str | None = None,
     label_type: LabelType | None = None,
     duplicates: Duplicates = "keep",
-    layout: Layout | None = None,
+    layout: layouts.Layout | None = None,
     format: str | None = None,
     question: str | None = None,
     text_column: str | None = None,
@@ -103,23 +92,23 @@ def read_annotations(
         Read rejected assignments of an export too.
     """
     owner = "read_annotations"
-    classes, label_type = parse_classes(owner, classes, label_type)
-    if layout is not None and layout not in LAYOUTS:
-        raise bad_parameter(owner, "layout", f"one of {', '.join(LAYOUTS)}", layout)
+    classes, label_type = layouts.parse_classes(owner, classes, label_type)
+    if layout is not None and layout not in layouts.LAYOUTS:
+        raise bad_parameter(owner, "layout", f"one of {', '.join(layouts.LAYOUTS)}", layout)
     if not isinstance(item, str | None):
         raise bad_parameter(owner, "item", "the name of a column", item)
     if format == "wide" or format == "counts":  # a layout given as the format
         if layout not in (None, format):
             raise bad_parameter(owner, "layout", f"{format!r}, as the format is", layout)
-        layout, format = cast(Layout, format), None
-    options = ReadOptions(
+        layout, format = cast(layouts.Layout, format), None
+    options = layouts.ReadOptions(
         item,
         annotator,
         label if label is not None else question,
         text_column if items is None else None,  # an item table, if given, has the text
         None if ignore_case else classes,
         duplicates,
-        MissingWords.parse(missing_words),
+        layouts.MissingWords.parse(missing_words),
     )
     tables = {"items": items, "annotators": annotators, "gold": gold}
     if isinstance(source, str | os.PathLike):
@@ -142,15 +131,17 @@ def read_annotations(
     note = guess_note(labels.columns_read, {role for role, name in chosen.items() if name is not None})
     if label_type == "multi":
         labels = as_sets(labels)
-    labels = with_inferred_type(replace(labels, notes=(*labels.notes, *([note] if note else []))), label_type)
+    labels = layouts.with_inferred_type(
+        replace(labels, notes=(*labels.notes, *([note] if note else []))), label_type
+    )
     names = labels.columns_read.get("item", "item"), labels.columns_read.get("annotator", "annotator")
-    labels = with_side_tables(
+    labels = layouts.with_side_tables(
         labels, **tables, id_columns=names, new_classes=classes is None, ignore_case=ignore_case
     )
     if text_column is not None and items is not None:
         labels = labels.with_text_column(text_column)
-    alike = [note for vocabulary in labels.vocabularies for note in lookalike_notes(vocabulary)]
-    return _with_warnings(replace(labels, notes=(*labels.notes, *alike, *single_value_notes(labels))))
+    alike = [note for vocabulary in labels.vocabularies for note in layouts.lookalike_notes(vocabulary)]
+    return _with_warnings(replace(labels, notes=(*labels.notes, *alike, *layouts.single_value_notes(labels))))
 
 
 def _read_directory(
@@ -166,12 +157,12 @@ def _read_directory(
         problem = "is a store or a run, whose columns, classes and duplicates were fixed when it was written"
         raise DataError(f"{path}: {problem}; leave these options out, or read the original files")
     if labels is not None:
-        return with_side_tables(labels, **tables, id_columns=("item", "annotator"), new_classes=True)
+        return layouts.with_side_tables(labels, **tables, id_columns=("item", "annotator"), new_classes=True)
     return _with_warnings(open_annotations(path, **tables, label_type=label_type))
 
 
 def _read_export(
-    path: Any, format: str | None, options: ReadOptions, question: str | None, keep_rejected: bool
+    path: Any, format: str | None, options: layouts.ReadOptions, question: str | None, keep_rejected: bool
 ) -> Annotations:
     """Read the labels of one question from a tool's export."""
     from dissensus.importers import load_export
@@ -179,10 +170,10 @@ def _read_export(
     export = load_export(
         path,
         format=format,
-        question=question if question is not None else single_column(options.label),
+        question=question if question is not None else layouts.single_column(options.label),
         keep_rejected=keep_rejected,
         item_column=options.item,
-        annotator_column=single_column(options.annotator),
+        annotator_column=layouts.single_column(options.annotator),
         text_column=options.text,
     )
     labels = Annotations.from_arrays(
@@ -206,7 +197,9 @@ def _with_warnings(labels: Annotations) -> Annotations:
     return labels
 
 
-def _is_export(source: Any, format: str | None, layout: Layout | None, columns: tuple[Any, Any]) -> bool:
+def _is_export(
+    source: Any, format: str | None, layout: layouts.Layout | None, columns: tuple[Any, Any]
+) -> bool:
     """Return True for a tool's export: by its format, or by its content unless columns are named."""
     if not isinstance(source, str | os.PathLike) or format in INPUT_FORMATS:
         return False

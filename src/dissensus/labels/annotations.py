@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, setting
+from dissensus.labels import vocabulary as vocab
 from dissensus.labels.display import TableResult
 from dissensus.labels.kinds import LabelType, check_label_type, check_labels
 from dissensus.labels.rows import (
@@ -36,16 +37,6 @@ from dissensus.labels.rows import (
     table_column,
     unused_class_notes,
     with_rows,
-)
-from dissensus.labels.vocabulary import (
-    Codes,
-    Locate,
-    Vocabulary,
-    arrow_indices,
-    encode,
-    numbers_of,
-    ordered_vocabulary,
-    quoted,
 )
 from dissensus.numerics import pointers, tally
 
@@ -93,15 +84,15 @@ class Annotations(TableResult):
         Name of the column that was read, by role (item, annotator, label).
     """
 
-    item: Codes
-    annotator: Codes
-    label: Codes
-    item_vocabulary: Vocabulary
-    annotator_vocabulary: Vocabulary
-    class_vocabulary: Vocabulary
+    item: vocab.Codes
+    annotator: vocab.Codes
+    label: vocab.Codes
+    item_vocabulary: vocab.Vocabulary
+    annotator_vocabulary: vocab.Vocabulary
+    class_vocabulary: vocab.Vocabulary
     item_table: pa.Table | None = None
     annotator_table: pa.Table | None = None
-    gold: Codes | None = None
+    gold: vocab.Codes | None = None
     anonymous: bool = False
     frame_kind: str = "pandas"
     notes: tuple[str, ...] = field(default=())
@@ -135,7 +126,7 @@ class Annotations(TableResult):
         gold: Any = None,
         duplicates: Duplicates = "keep",
         frame_kind: str = "pandas",
-        locate: Locate = "row {}".format,
+        locate: vocab.Locate = "row {}".format,
         notes: Sequence[str] = (),
         label_type: LabelType = "nominal",
     ) -> Self:
@@ -182,7 +173,7 @@ class Annotations(TableResult):
             raise DataError("there are no labels in the data; pass at least one (item, annotator, label) row")
         with ThreadPoolExecutor(3) as threads:
             columns = ((item, "item", None), (annotator, "annotator", None), (label, "label", classes))
-            jobs = [threads.submit(encode, *column, locate) for column in columns]
+            jobs = [threads.submit(vocab.encode, *column, locate) for column in columns]
         coded_items, coded_annotators, coded_labels = (job.result() for job in jobs)
         rows, n_dropped = resolve_duplicates(coded_items, coded_annotators, coded_labels, duplicates, locate)
         vocabularies = coded_items[1], coded_annotators[1], coded_labels[1]
@@ -199,7 +190,7 @@ class Annotations(TableResult):
         items: Any = None,
         classes: Any = None,
         frame_kind: str = "pandas",
-        locate: Locate = "row {}".format,
+        locate: vocab.Locate = "row {}".format,
         notes: Sequence[str] = (),
     ) -> Self:
         """Build annotations without annotators from an (items, classes) table of counts.
@@ -225,17 +216,19 @@ class Annotations(TableResult):
         table = check_counts(counts, locate)
         M, P = table.shape
         ids = np.arange(M) if items is None else items
-        names = ordered_vocabulary(np.arange(P) if classes is None else classes, "label")
+        names = vocab.ordered_vocabulary(np.arange(P) if classes is None else classes, "label")
         if (len(ids), len(names)) != (M, P):
             problem = f"{len(ids)} items and {len(names)} classes do not match a {M} × {P} table of counts"
             raise DataError(f"{problem}; pass one id per row and one name per column")
-        vocabulary = Vocabulary(check_ids(pa.table({"item": Vocabulary(ids, "item").arrow}), "item", locate))
-        codes, vocabulary = encode(vocabulary, "item")
+        vocabulary = vocab.Vocabulary(
+            check_ids(pa.table({"item": vocab.Vocabulary(ids, "item").arrow}), "item", locate)
+        )
+        codes, vocabulary = vocab.encode(vocabulary, "item")
         table = table[np.argsort(codes)]
         item = np.repeat(np.arange(M, dtype=np.int32), table.sum(axis=1))
         label = np.repeat(np.tile(np.arange(P, dtype=np.int32), M), table.ravel())
         index_in_item = (np.arange(len(item)) - pointers(item, M)[item]).astype(np.int32)
-        annotators = Vocabulary([f"label {i + 1}" for i in range(index_in_item.max() + 1)], "annotator")
+        annotators = vocab.Vocabulary([f"label {i + 1}" for i in range(index_in_item.max() + 1)], "annotator")
         notes = (*notes, "class counts do not name annotators: only models of items apply")
         rows = item, index_in_item, label
         labels = cls(*rows, vocabulary, annotators, names, frame_kind=frame_kind, notes=notes)
@@ -248,7 +241,7 @@ class Annotations(TableResult):
         gold: Any = None,
         *,
         new_classes: bool = True,
-        locators: Mapping[str, Locate] | None = None,
+        locators: Mapping[str, vocab.Locate] | None = None,
     ) -> Self:
         """Join side tables by id, the first column of each table.
 
@@ -266,7 +259,9 @@ class Annotations(TableResult):
             Functions that describe a row in messages, by table ("items", "annotators", "gold").
         """
         names = {"items": "item", "annotators": "annotator", "gold": "gold"}
-        locate: dict[str, Locate] = {name: f"{role} table row {{}}".format for name, role in names.items()}
+        locate: dict[str, vocab.Locate] = {
+            name: f"{role} table row {{}}".format for name, role in names.items()
+        }
         locate |= locators or {}
         result = self
         if items is not None:
@@ -277,7 +272,7 @@ class Annotations(TableResult):
             result = result._with_gold(side_table(gold, "gold", 2), locate["gold"], new_classes)
         return result
 
-    def _with_items(self, table: pa.Table, locate: Locate) -> Self:
+    def _with_items(self, table: pa.Table, locate: vocab.Locate) -> Self:
         """Join an item table; items without labels are added to the vocabulary."""
         ids = check_ids(table, "item", locate)
         codes, vocabulary = self.item_vocabulary.extended(ids)
@@ -292,7 +287,7 @@ class Annotations(TableResult):
             fields["gold"][codes] = self.gold
         return replace(self, item=codes[self.item], notes=(*self.notes, *notes), **fields)
 
-    def _with_annotators(self, table: pa.Table, locate: Locate) -> Self:
+    def _with_annotators(self, table: pa.Table, locate: vocab.Locate) -> Self:
         if self.anonymous:
             problem = "the labels do not name annotators, so an annotator table cannot be joined"
             raise DataError(f"{problem}; leave it out")
@@ -304,10 +299,12 @@ class Annotations(TableResult):
         )
         return replace(self, annotator_table=table, notes=(*self.notes, *notes))
 
-    def _with_gold(self, table: pa.Table, locate: Locate, new_classes: bool) -> Self:
+    def _with_gold(self, table: pa.Table, locate: vocab.Locate, new_classes: bool) -> Self:
         item, label, rows = gold_labels(table, locate)
         if not new_classes:
-            encode(label, "label", order=self.class_vocabulary, locate=lambda row: locate(int(rows[row])))
+            vocab.encode(
+                label, "label", order=self.class_vocabulary, locate=lambda row: locate(int(rows[row]))
+            )
         codes, classes = self.class_vocabulary.extended(label)
         unseen = unused_class_notes(label, classes, codes, lambda row: locate(int(rows[row])))
         items = self.item_vocabulary.codes(item)
@@ -354,7 +351,7 @@ class Annotations(TableResult):
     @cached_property
     def class_values(self) -> NDArray[np.float64] | None:
         """Classes (classes,) as numbers; None if any class is not a number."""
-        values = numbers_of(self.class_vocabulary.arrow)
+        values = vocab.numbers_of(self.class_vocabulary.arrow)
         return None if values is None else _frozen(values)
 
     @property
@@ -434,12 +431,12 @@ class Annotations(TableResult):
         return new
 
     @property
-    def columns(self) -> tuple[Codes, Codes, Codes]:
+    def columns(self) -> tuple[vocab.Codes, vocab.Codes, vocab.Codes]:
         """Item, annotator and label of every row."""
         return self.item, self.annotator, self.label
 
     @property
-    def vocabularies(self) -> tuple[Vocabulary, Vocabulary, Vocabulary]:
+    def vocabularies(self) -> tuple[vocab.Vocabulary, vocab.Vocabulary, vocab.Vocabulary]:
         """Vocabularies of items, annotators and classes."""
         return self.item_vocabulary, self.annotator_vocabulary, self.class_vocabulary
 
@@ -511,7 +508,7 @@ class Annotations(TableResult):
         """
         unlabelled = np.flatnonzero(np.diff(self.item_pointers) == 0)
         if len(unlabelled):
-            raise DataError(f"item {quoted(self.items[unlabelled[0]])} has no label; drop such items")
+            raise DataError(f"item {vocab.quoted(self.items[unlabelled[0]])} has no label; drop such items")
         best: NDArray[Any] = self.classes[self.counts.argmax(axis=1)]
         return best if dtype is None else best.astype(dtype)
 
@@ -557,7 +554,7 @@ class Annotations(TableResult):
         item, rows = self.rows_of_items(codes)
         fields: dict[str, Any] = {"item_vocabulary": self.item_vocabulary.take(codes), "notes": ()}
         if self.item_table is not None:
-            fields["item_table"] = self.item_table.take(arrow_indices(codes))
+            fields["item_table"] = self.item_table.take(vocab.arrow_indices(codes))
         if self.gold is not None:
             fields["gold"] = self.gold[codes]
         return with_rows(self, item, self.annotator[rows], self.label[rows], **fields)

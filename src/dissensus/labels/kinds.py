@@ -134,9 +134,13 @@ def infer_label_type(annotations: Annotations) -> tuple[LabelType, tuple[str, ..
     few = annotations.n_labels < MIN_ORDER_LABELS
     if follows_order(disagreements(annotations), MAX_BETTER_IF_FEW_LABELS if few else MAX_BETTER_ORDERS):
         remedy = f"use {nominal} if they are names, or {numeric} to estimate their mean"
-        return "ordinal", (f"labels are {P} numbers, read as an ordered scale; {remedy}",)
+        return "ordinal", (
+            f"labels take {P} values, all numbers, and are read as an ordered scale; {remedy}",
+        )
     reason = "disagreements do not follow their order: read as names"
-    return "nominal", (f"labels are {P} numbers, and {reason}; use {ordinal} if they are a scale",)
+    return "nominal", (
+        f"labels take {P} values, all numbers, and {reason}; use {ordinal} if they are a scale",
+    )
 
 
 def disagreements(annotations: Annotations) -> Array:

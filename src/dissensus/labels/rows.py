@@ -11,18 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, ParameterError, bad_parameter, setting
-from dissensus.labels.vocabulary import (
-    Codes,
-    Locate,
-    Vocabulary,
-    arrow_indices,
-    arrow_numbers,
-    blank_ids,
-    encode,
-    quoted,
-    suggest_spelling,
-    to_arrow,
-)
+from dissensus.labels import vocabulary as vocab
 from dissensus.numerics import pointers
 
 if TYPE_CHECKING:
@@ -35,12 +24,12 @@ ROWS_PER_CHUNK = 1 << 16  # rows that fit in the processor's cache
 MAX_CLASSES_IN_NOTE = 5
 
 Labels = TypeVar("Labels", bound="Annotations")
-Rows = tuple[Codes, Codes, Codes]  # item, annotator, label
-Coded = tuple[Codes, Vocabulary]  # a column and its vocabulary
+Rows = tuple[vocab.Codes, vocab.Codes, vocab.Codes]  # item, annotator, label
+Coded = tuple[vocab.Codes, vocab.Vocabulary]  # a column and its vocabulary
 
 
 def resolve_duplicates(
-    item: Coded, annotator: Coded, label: Coded, duplicates: Duplicates, locate: Locate
+    item: Coded, annotator: Coded, label: Coded, duplicates: Duplicates, locate: vocab.Locate
 ) -> tuple[Rows, int]:
     """Return canonical rows with repeated pairs resolved by the policy, and the number of rows dropped."""
     rows = item[0], annotator[0], label[0]
@@ -52,7 +41,7 @@ def resolve_duplicates(
     repeats = np.diff(key[order]) == 0  # rows order[i + 1] and order[i] are of the same pair
     if duplicates == "error" and repeats.any():
         row = int(order[1:][repeats].min())
-        names = [quoted(vocabulary[codes[row]]) for codes, vocabulary in (item, annotator)]
+        names = [vocab.quoted(vocabulary[codes[row]]) for codes, vocabulary in (item, annotator)]
         raise DataError(
             f"{locate(row)}: annotator {names[1]} labelled item {names[0]} more than once; remove the "
             f"repeats, or choose which count with {setting('duplicates')} (keep, first or last)"
@@ -63,7 +52,9 @@ def resolve_duplicates(
     return canonical_rows(item_codes, annotator_codes, label_codes, sizes), len(key) - len(remaining)
 
 
-def canonical_rows(item: Codes, annotator: Codes, label: Codes, sizes: tuple[int, int, int]) -> Rows:
+def canonical_rows(
+    item: vocab.Codes, annotator: vocab.Codes, label: vocab.Codes, sizes: tuple[int, int, int]
+) -> Rows:
     """Sort rows in place by item, annotator, label; ``sizes`` are those of the three vocabularies."""
     bits = [max(size - 1, 1).bit_length() for size in sizes]
     if sum(bits) > 63:
@@ -85,7 +76,7 @@ def canonical_rows(item: Codes, annotator: Codes, label: Codes, sizes: tuple[int
     return item, annotator, label
 
 
-def check_counts(counts: Any, locate: Locate) -> NDArray[np.int64]:
+def check_counts(counts: Any, locate: vocab.Locate) -> NDArray[np.int64]:
     """Return counts as an (items, classes) table of non-negative integers, not all 0."""
     try:
         table = np.asarray(counts, dtype=np.float64)
@@ -137,7 +128,9 @@ def take_pairs(annotations: Annotations, chosen: NDArray[np.bool_]) -> Annotatio
 # ---- joining labels -----------------------------------------------------------------------------------
 
 
-def with_rows(labels: Labels, item: Codes, annotator: Codes, label: Codes, **changes: Any) -> Labels:
+def with_rows(
+    labels: Labels, item: vocab.Codes, annotator: vocab.Codes, label: vocab.Codes, **changes: Any
+) -> Labels:
     """Replace the rows of labels, and other fields."""
     return replace(labels, item=item, annotator=annotator, label=label, **changes)
 
@@ -156,7 +149,7 @@ def join_labels(first: Annotations, second: Annotations) -> Annotations:
     return with_rows(first, item[order], annotator[order], label[order], **fields)
 
 
-def find_rows(rows: Sequence[Codes], all_rows: Sequence[Codes]) -> NDArray[np.int64]:
+def find_rows(rows: Sequence[vocab.Codes], all_rows: Sequence[vocab.Codes]) -> NDArray[np.int64]:
     """Return the index of each label row (codes of item, annotator, label) among all, equal ones in order.
 
     All rows must be present, as often as they occur.
@@ -190,46 +183,48 @@ def side_table(source: Any, name: str, n_columns: int = 1) -> pa.Table:
     return table
 
 
-def check_ids(table: pa.Table, role: str, locate: Locate) -> pa.Array:
+def check_ids(table: pa.Table, role: str, locate: vocab.Locate) -> pa.Array:
     """Return the ids of a side table, which must be unique and not blank."""
-    codes, vocabulary = encode(table.column(0), role, locate=locate)
+    codes, vocabulary = vocab.encode(table.column(0), role, locate=locate)
     if len(vocabulary) < len(codes):
         row = int(np.setdiff1d(np.arange(len(codes)), np.unique(codes, return_index=True)[1])[0])
-        name = quoted(vocabulary[codes[row]])
+        name = vocab.quoted(vocabulary[codes[row]])
         raise DataError(f"{locate(row)}: {role} {name} occurs twice; keep one of its rows")
-    return to_arrow(table.column(0), role)
+    return vocab.to_arrow(table.column(0), role)
 
 
-def align_table(table: pa.Table, ids: pa.Array, vocabulary: Vocabulary) -> tuple[pa.Table, int, int]:
+def align_table(table: pa.Table, ids: pa.Array, vocabulary: vocab.Vocabulary) -> tuple[pa.Table, int, int]:
     """Return the table with one row per id of the vocabulary, null where it has none.
 
     Also return the number of its rows with an unknown id, and of ids without a row.
     """
-    rows = Vocabulary(ids, vocabulary.role).codes(vocabulary)
-    table = table.take(arrow_numbers(rows, rows >= 0)).set_column(0, table.column_names[0], vocabulary.arrow)
+    rows = vocab.Vocabulary(ids, vocabulary.role).codes(vocabulary)
+    table = table.take(vocab.arrow_numbers(rows, rows >= 0)).set_column(
+        0, table.column_names[0], vocabulary.arrow
+    )
     return table, int((vocabulary.codes(ids) < 0).sum()), int((rows < 0).sum())
 
 
-def gold_labels(table: pa.Table, locate: Locate) -> tuple[pa.Array, pa.Array, NDArray[np.intp]]:
+def gold_labels(table: pa.Table, locate: vocab.Locate) -> tuple[pa.Array, pa.Array, NDArray[np.intp]]:
     """Return items and labels of a gold table, one row per item, and their row numbers.
 
     Rows with a blank label are skipped; an item may be repeated only with the same label.
     """
-    label = to_arrow(table.column(1), "label")
-    rows = np.flatnonzero(~blank_ids(label))
-    item = to_arrow(table.column(0), "item").take(arrow_indices(rows))
-    label = label.take(arrow_indices(rows))
-    item_codes, items = encode(item, "item", locate=lambda row: locate(int(rows[row])))
-    label_codes, labels = encode(label, "label")
+    label = vocab.to_arrow(table.column(1), "label")
+    rows = np.flatnonzero(~vocab.blank_ids(label))
+    item = vocab.to_arrow(table.column(0), "item").take(vocab.arrow_indices(rows))
+    label = label.take(vocab.arrow_indices(rows))
+    item_codes, items = vocab.encode(item, "item", locate=lambda row: locate(int(rows[row])))
+    label_codes, labels = vocab.encode(label, "label")
     first = np.unique(item_codes, return_index=True)[1]
     first_label = label_codes[first][item_codes]
     differs = np.flatnonzero(first_label != label_codes)
     if len(differs):
         row = int(differs[0])
-        name = quoted(items[item_codes[row]])
-        both = " and ".join(quoted(labels[codes[row]]) for codes in (first_label, label_codes))
+        name = vocab.quoted(items[item_codes[row]])
+        both = " and ".join(vocab.quoted(labels[codes[row]]) for codes in (first_label, label_codes))
         raise DataError(f"{locate(int(rows[row]))}: item {name} has two gold labels, {both}; keep one")
-    return items.arrow, labels.arrow.take(arrow_indices(label_codes[first])), rows[first]
+    return items.arrow, labels.arrow.take(vocab.arrow_indices(label_codes[first])), rows[first]
 
 
 def table_column(table: pa.Table | None, name: str, role: str) -> NDArray[Any]:
@@ -255,7 +250,7 @@ def rows_with_values(table: pa.Table | None, values: Mapping[str, Any], role: st
         for text in as_texts(value):
             if text not in cells:
                 options = ", ".join(sorted(set(cells) - {""})[:8])
-                raise ParameterError(f"no {role} has {name} {quoted(text)}; it is one of {options}")
+                raise ParameterError(f"no {role} has {name} {vocab.quoted(text)}; it is one of {options}")
         mask &= np.isin(np.array(cells, dtype=object), as_texts(value))
     return mask
 
@@ -265,7 +260,9 @@ def as_texts(value: Any) -> list[str]:
     return [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
 
 
-def unused_class_notes(gold: pa.Array, classes: Vocabulary, used: Codes, locate: Locate) -> tuple[str, ...]:
+def unused_class_notes(
+    gold: pa.Array, classes: vocab.Vocabulary, used: vocab.Codes, locate: vocab.Locate
+) -> tuple[str, ...]:
     """Return a note on gold classes that no annotator used; raise an error for a likely typo.
 
     ``used`` are the codes of the annotators' classes among all ``classes``; ``locate`` describes a row.
@@ -273,17 +270,17 @@ def unused_class_notes(gold: pa.Array, classes: Vocabulary, used: Codes, locate:
     codes, used_names, words = classes.codes(gold), classes.take(np.sort(used)), []
     for code in np.setdiff1d(np.arange(len(classes)), used).tolist():
         rows = np.flatnonzero(codes == code)
-        words.append(f"{quoted(classes[code])} ({len(rows):,} item{'s' * (len(rows) != 1)})")
-        meant = suggest_spelling(classes[code], used_names)
+        words.append(f"{vocab.quoted(classes[code])} ({len(rows):,} item{'s' * (len(rows) != 1)})")
+        meant = vocab.suggest_spelling(classes[code], used_names)
         if meant is not None:
             raise DataError(
                 f"{locate(int(rows[0]))}: gold has {words[-1]}, a class that no annotator used; if it means "
-                f"{quoted(meant)}, correct the gold; otherwise list the classes in {setting('classes')}"
+                f"{vocab.quoted(meant)}, correct the gold; otherwise list the classes in {setting('classes')}"
             )
     if not words:
         return ()
     named, n = ", ".join(words[:MAX_CLASSES_IN_NOTE]), MAX_CLASSES_IN_NOTE
-    others = ", ".join(map(quoted, used_names[:n])) + ", …" * (len(used_names) > n)
+    others = ", ".join(map(vocab.quoted, used_names[:n])) + ", …" * (len(used_names) > n)
     return (f"gold has classes that no annotator used: {named}; annotators used {others}",)
 
 

@@ -22,9 +22,6 @@ MODELS = {
     # no parameters, or one
     "majority": "dissensus.models.counting:MajorityVote",
     "empirical": "dissensus.models.counting:EmpiricalDistribution",
-    # a few parameters per annotator
-    "one-coin": "dissensus.models.dawid_skene:OneCoin",
-    "mace": "dissensus.models.mace:MACE",
     # clusters of items, or weights of features
     "fmm": "dissensus.models.fmm:FMM",
     "dirichlet-regression": "dissensus.models.dirichlet_regression:DirichletRegression",

@@ -438,8 +438,7 @@ class ConfusionModel(Model):
     def skills_(self) -> Any:
         """Probability of a correct answer of each annotator, keyed by annotator.
 
-        It is not corrected for chance: guessing between two classes gives 0.5. ``skill`` of
-        :func:`dissensus.annotator_skills` is 0 for guessing and 1 for an annotator who is always right.
+        It is not corrected for chance: guessing between two classes gives 0.5.
         """
         self._check_fitted()
         skills = self.annotator_frame()["accuracy"]

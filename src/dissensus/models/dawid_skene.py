@@ -1,4 +1,4 @@
-"""Dawid–Skene (1979) and the one-coin model, fitted by EM on a log-posterior that never falls.
+"""Dawid–Skene (1979), fitted by EM on a log-posterior that never falls.
 
 Generative model: item m has a true class t_m ~ Cat(ψ); annotator n answers y_mn ~ Cat(π_{n, t_m}) from its
 confusion matrix. Each row of a matrix has a Dirichlet prior of ``smoothing`` labels around the crowd's matrix
@@ -8,9 +8,7 @@ C, which is estimated once from the majority vote:
 
 With s = 0 this is maximum likelihood, as published. EM starts at each item's label shares, also as published:
 from the majority vote, a class that never wins has a zero in some matrix, and with s = 0 a zero remains (on
-the 1979 data EM then ends at a lower maximum). In the one-coin model an annotator is correct with probability
-q_n for every class and otherwise chooses uniformly among the others; the prior is s labels at the crowd's
-accuracy.
+the 1979 data EM then ends at a lower maximum).
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
-import numpy as np
 from scipy.special import xlogy
 
 from dissensus.engine import ConvergenceMonitor, Engine
@@ -33,7 +30,7 @@ class DawidSkeneState:
     """Parameters during a fit."""
 
     psi: Array  # (P,)
-    annotators: Array  # matrices (N, P, P), or with one coin (N, 2): q and 1 − q
+    annotators: Array  # (N, P, P): confusion matrices
 
 
 class DawidSkene(ConfusionModel):
@@ -45,10 +42,12 @@ class DawidSkene(ConfusionModel):
         4.0, real(0.0), "Labels that the crowd's matrix adds to an annotator's row; 0 is maximum likelihood."
     )
 
-    def _fit(self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, prior: Any = None) -> None:
         """Maximise the log-posterior (1) by EM."""
         steps, prior, log_prior = self._setup(annotations, engine, prior)
-        anchor = self._anchor(steps.initial_counts(majority_votes).counts.sum(axis=0))
+        # C: the crowd's matrix under the majority vote, plus one label spread over each row
+        counts = steps.initial_counts(majority_votes).counts.sum(axis=0)
+        anchor = normalised(counts + 1.0 / len(counts))
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(DawidSkeneState)
         if state is None:
@@ -56,63 +55,21 @@ class DawidSkene(ConfusionModel):
             state = DawidSkeneState(normalised(start.item_mass), self._m_step(start.counts, anchor))
         for _ in monitor:
             # E: every item's true class, and the expected counts
-            logs = safe_log(self._matrices(state.annotators))
+            logs = safe_log(state.annotators)
             expected = steps.e_step(logs, log_with_zeros(state.psi), log_prior)
-            # s Σ_nkp C_kp log π_nkp, or with one coin s Σ_n (q log q_n + (1 − q) log (1 − q_n))
+            # s Σ_nkp C_kp log π_nkp
             log_density = float(xlogy(self.smoothing * anchor, state.annotators).sum())
             if monitor.report(expected.evidence + log_density, state):
                 break
             # M: the class shares and annotators that maximise the expected log-posterior
             state = DawidSkeneState(normalised(expected.item_mass), self._m_step(expected.counts, anchor))
-        self.psi_, self.confusion_ = state.psi, self._matrices(state.annotators)
+        self.psi_, self.confusion_ = state.psi, state.annotators
         self.posterior_ = steps.posterior(safe_log(self.confusion_), log_with_zeros(self.psi_), log_prior)
         self._set_fitted(annotations.annotator_load, monitor)
-
-    def _anchor(self, counts: Array) -> Array:
-        """Return C: the crowd's matrix under the majority vote, plus one label spread over each row."""
-        return normalised(counts + 1.0 / counts.shape[1])
 
     def _m_step(self, counts: Array, anchor: Array) -> Array:
         """Return π_nkp = (s C_kp + n_nkp) / (s + n_nk)."""
         return normalised(self.smoothing * anchor + counts)
 
-    def _matrices(self, annotators: Array) -> Array:
-        return annotators
-
     def _new_matrices(self, counts: Array, fitted: Self) -> Array:
         return self._m_step(counts, fitted.crowd_confusion_)
-
-
-class OneCoin(ConfusionModel):
-    """Accuracy per annotator, the same for every class, shrunk towards the crowd's accuracy."""
-
-    max_iter: int = setting(200, *MAX_ITER)
-    _: KW_ONLY
-    smoothing: float = setting(
-        4.0, real(0.0), "Labels that the crowd's accuracy counts for; 0: maximum likelihood."
-    )
-
-    _fit = DawidSkene._fit  # with another anchor and M-step, and matrices built from the coins
-
-    def _anchor(self, counts: Array) -> Array:
-        """Return (2,): the crowd's shares of correct and wrong answers under the majority vote."""
-        correct = np.trace(counts)
-        return normalised(np.array([correct, counts.sum() - correct]) + 0.5)
-
-    def _m_step(self, counts: Array, anchor: Array) -> Array:
-        """Return (N, 2): q_n = (s q + correct answers) / (s + answers), and 1 − q_n."""
-        correct = np.einsum("nkk->n", counts)
-        wrong = counts.sum(axis=(1, 2)) - correct
-        return normalised(self.smoothing * anchor + np.stack([correct, wrong], axis=1))
-
-    def _matrices(self, annotators: Array) -> Array:
-        """Return π_nkp = q_n where p = k, (1 − q_n) / (P − 1) elsewhere."""
-        P = len(self.class_vocabulary_)
-        wrong = annotators[:, 1] / max(P - 1, 1)
-        matrices = np.broadcast_to(wrong[:, None, None], (len(annotators), P, P)).copy()
-        matrices[:, np.arange(P), np.arange(P)] = annotators[:, :1]
-        return normalised(matrices)
-
-    def _new_matrices(self, counts: Array, fitted: Self) -> Array:
-        accuracy = float(fitted.psi_ @ np.diag(fitted.crowd_confusion_))
-        return self._matrices(self._m_step(counts, np.array([accuracy, 1.0 - accuracy])))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dissensus.models.results import Intervals
 from dissensus.numerics import Array
-from dissensus.params import check_fitted, declare, fitted
+from dissensus.params import Estimator, declare, fitted
 
 MIN_VARIANCE = 1e-12
 SHARES_KEY = "item shares"  # key of the answers in :meth:`SampledMixin.convergence`
@@ -20,12 +20,11 @@ MIN_CONVERGED_SHARE = 0.9  # share of the items on which the chains must agree
 
 
 @declare
-class SampledMixin:
+class SampledMixin(Estimator):
     """Methods shared by models whose answers are means over draws from several chains."""
 
     intervals_are = "sampled"
     quantities_: ClassVar[tuple[str, ...]]  # scalar quantities whose chains are compared
-    _check_fitted = check_fitted
 
     label_distributions_: Array = fitted("(M, P): posterior mean of the population's answers", saved=False)
     trace_: Array = fitted("the first of ``quantities_`` in each draw, chain after chain", saved=False)

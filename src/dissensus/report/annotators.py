@@ -1,4 +1,4 @@
-"""Annotators on the page: agreement, consistency, pace and verdicts; judges, if a column names them."""
+"""Annotators on the page: agreement, consistency and verdicts; judges, if a column names them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dissensus.annotators import sentences
 from dissensus.annotators.judge_detection import KIND_COLUMN, are_models
 from dissensus.annotators.plan import Findings
 from dissensus.annotators.pseudonyms import is_pseudonymous
-from dissensus.errors import DataError
 from dissensus.evaluate.gold import wilson
 from dissensus.evaluate.group_agreement import Votes, self_consistency
 from dissensus.labels.annotations import Annotations
@@ -27,9 +26,6 @@ MAX_PAIR_ANNOTATORS, MIN_PAIR_ITEMS = 60, 3  # annotators in the agreement matri
 MIN_VALUE_ANNOTATORS = 5  # annotators with a value, if ids are hidden
 OTHER = "other"
 MAX_PAGE_LABELS = 400_000  # single labels stored in a page
-MAX_WORK_GAP = 1800.0  # seconds; a longer gap between two labels is a pause
-TIME_BINS = 20  # of about the same number of labels
-LABELS_PER_HALF = 10  # minimum for comparing an annotator's first and second half
 MAX_JUDGE_ERRORS = 12  # items listed
 JUDGE_COLUMNS = (
     "n_labels", "winning_rate", "advantage", "passed", "n_humans", "n_humans_left_out", "labels_needed",
@@ -56,7 +52,6 @@ def people_content(
     order: Indices,
     names: list[str],
     anonymise: bool,
-    times: Any,
 ) -> Content:
     """Return the annotators and single labels; label counts if there are no annotators."""
     annotations, rank = findings.annotations, np.argsort(order)
@@ -65,15 +60,13 @@ def people_content(
         size = annotations.counts.sum(axis=1)
         rows = {"size": size, "who": rank[annotations.annotator], "label": annotations.label}
     if findings.votes is None:
-        return {"annotators": None, "columns": [], "rows": rows, "views": [], "heat": None, "time": None}
+        return {"annotators": None, "columns": [], "rows": rows, "views": [], "heat": None}
     letters = [group["name"] for group in clusters["groups"]] if clusters else []
-    time = None if times is None else time_content(findings, times, order)
     return {
-        "annotators": annotator_columns(findings, group, order, names) | (time or {}).pop("people", {}),
+        "annotators": annotator_columns(findings, group, order, names),
         "views": [] if findings.verdicts is None else view_sentences(findings.verdicts),
         "columns": column_content(annotations, findings.votes, group, letters, anonymise),
         "heat": heat_content(findings, group, order),
-        "time": time,
         "rows": rows,
     }
 
@@ -86,7 +79,7 @@ def view_sentences(verdicts: AnnotatorVerdicts) -> list[str]:
         texts.append(sentences.Sentence(f"{views[0].upper()}{views[1:]}.", "views", parts=[views]))
     for view in verdicts.views[max(verdicts.n_equal, 1) :]:
         if view.words:
-            text = f"{sentences.count(len(view.members), 'annotator')} {view.words}."
+            text = f"A smaller view: {sentences.count(len(view.members), 'annotator')} {view.words}."
             texts.append(sentences.Sentence(text, "member", parts=[view.words]))
     return texts
 
@@ -100,7 +93,7 @@ def annotator_columns(
     again, alike = self_consistency(annotations)
     reach = np.minimum(1.96 * agreement.error, 1.0)
     columns: Content = {"id": np.array(names, dtype=object), "n": annotations.annotator_load}
-    columns |= {"agreement": np.round(agreement.agreement, 3), "reach": np.round(reach, 3)}
+    columns |= {"agreement": np.round(agreement.agreement, 6), "reach": np.round(reach, 6)}
     columns["check"] = findings.check.astype(int)
     if again.any():
         columns |= {"again": again, "alike": np.round(alike, 3)}
@@ -184,63 +177,6 @@ def column_content(
         words = None if group is None else sentences.column_sentence(name, names, groups, code, group)
         columns.append({"name": name, "values": names, "sides": sides, "words": words})
     return columns
-
-
-# ---- time ---------------------------------------------------------------------------------------------
-
-
-def time_content(findings: Findings, times: Any, order: Indices) -> Content | None:
-    """Return pace and drift of every annotator (``people``), and agreement over time (``bins``)."""
-    annotations, when = findings.annotations, np.asarray(times, dtype=np.float64)
-    if len(when) != annotations.n_labels:
-        raise DataError(f"{len(when)} times were given for {annotations.n_labels} labels; give one per label")
-    timed = np.flatnonzero(np.isfinite(when))
-    if not len(timed):
-        return None
-    votes, m, p = findings.votes, annotations.item, annotations.label
-    assert votes is not None
-    # for each label, the share of the others' answers to the item that equal it; NaN without others
-    cell = annotations.pair * annotations.n_classes + p
-    self_share = np.bincount(cell)[cell] / np.bincount(annotations.pair)[annotations.pair]
-    others, same = votes.table.sum(axis=1)[m] - 1, votes.table[m, p] - self_share
-    alike: Array = np.divide(same, others, out=np.full(len(m), np.nan), where=others > 0.5)
-    pace, (change, error) = np.round(paces(annotations, when), 1), drifts(annotations, when, alike)
-    people = {"pace": pace[order], "drift": np.round(change, 3)[order]}
-    people["drift_reach"] = np.round(1.96 * error, 3)[order]
-    by_time, bins = timed[np.argsort(when[timed], kind="stable")], []
-    for part in np.array_split(by_time, min(TIME_BINS, len(by_time))):
-        mean = float(np.nanmean(alike[part])) if np.isfinite(alike[part]).any() else float("nan")
-        ends = {"from": float(when[part[0]]), "to": float(when[part[-1]])}
-        bins.append({**ends, "n": len(part), "agreement": mean})
-    return {"people": people, "bins": bins}
-
-
-def paces(annotations: Any, when: Array) -> Array:
-    """Return (annotators,): median seconds from one label to the next, without pauses; NaN if unknown."""
-    rows = np.lexsort((when, annotations.annotator))
-    codes, gap = annotations.annotator[rows], np.diff(when[rows], prepend=np.nan)
-    work = np.append(False, codes[1:] == codes[:-1]) & (gap <= MAX_WORK_GAP) & (gap >= 0)
-    pace = np.full(annotations.n_annotators, np.nan)
-    for n in np.unique(codes[work]):
-        pace[n] = np.median(gap[work & (codes == n)])
-    return pace
-
-
-def drifts(annotations: Any, when: Array, alike: Array) -> tuple[Array, Array]:
-    """Return (annotators,) each: agreement in the second half of the labels minus the first, and error."""
-    change, error = np.full((2, annotations.n_annotators), np.nan)
-    usable = np.flatnonzero(np.isfinite(when) & np.isfinite(alike))
-    rows = usable[np.lexsort((when[usable], annotations.annotator[usable]))]
-    codes = annotations.annotator[rows]
-    starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.zeros(0, np.intp)
-    for start, stop in zip(starts, np.append(starts[1:], len(codes)), strict=True):
-        half = (stop - start) // 2
-        if half < LABELS_PER_HALF:
-            continue
-        early, late = alike[rows[start : start + half]], alike[rows[start + half : stop]]
-        change[codes[start]] = late.mean() - early.mean()
-        error[codes[start]] = np.sqrt(early.var(ddof=1) / len(early) + late.var(ddof=1) / len(late))
-    return change, error
 
 
 # ---- judges -------------------------------------------------------------------------------------------

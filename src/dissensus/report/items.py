@@ -1,9 +1,8 @@
-"""Items on the page: labels and intervals, reasons for labels that are not the most frequent, and the map."""
+"""Items on the page: labels and intervals, and reasons for labels that are not the most frequent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,6 @@ from dissensus.annotators import sentences
 from dissensus.annotators.plan import Findings
 from dissensus.evaluate.group_agreement import most_frequent
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.report import Content
 from dissensus.report.clusters import Grouping
@@ -20,20 +18,15 @@ from dissensus.report.quality import gold_decides
 
 MAX_EXPLANATIONS = 300  # of labels that are not the most frequent
 TEXT_COLUMNS = ("text", "sentence", "content", "comment", "tweet", "document", "title", "question")
-FEATURES = "features"  # column of the item table
-MAP_SIZE = 1000  # coordinates are integers from 0 to this
-SPIRAL_STEP = 4.0  # between items at the same position
-GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 
 
-def texts_of(annotations: Annotations, column: str | None = None) -> list[str] | None:
-    """Return the items' texts: the named column of their table, or one with a usual name."""
+def texts_of(annotations: Annotations) -> list[str] | None:
+    """Return the items' texts: the column of their table that has a usual name."""
     table = annotations.item_table
+    names = [] if table is None else table.column_names[1:]
+    column = next((name for name in TEXT_COLUMNS if name in names), None)
     if column is None:
-        names = [] if table is None else table.column_names[1:]
-        column = next((name for name in TEXT_COLUMNS if name in names), None)
-        if column is None:
-            return None
+        return None
     return ["" if text is None else str(text) for text in annotations.item_column(column)]
 
 
@@ -99,59 +92,3 @@ def overturned(findings: Findings, grouping: Grouping | None) -> list[Content]:
         why = sentences.overturned_sentence(m, counts[m], answer, names, agreements, similar, gold=gold)
         explanations.append({"item": m, "why": why})
     return explanations
-
-
-# ---- the map ------------------------------------------------------------------------------------------
-
-
-def map_content(model: Model, annotations: Annotations, grouping: Grouping | None) -> Content:
-    """Return positions on a square grid, and a description of their source."""
-    rows, source = _map_rows(model, annotations, grouping)
-    on_grid = spread_ties(_on_grid(principal_plane(rows)))
-    words = f"the first two principal components of {source}"
-    return {"x": on_grid[:, 0], "y": on_grid[:, 1], "words": words}
-
-
-def _map_rows(model: Model, annotations: Annotations, grouping: Grouping | None) -> tuple[NDArray[Any], str]:
-    """Return vectors of the items: their features, or the expected answers."""
-    table = annotations.item_table
-    if table is not None and FEATURES in table.column_names:
-        from dissensus.labels.features import features_of
-
-        return features_of(annotations), "the items' features"
-    # square roots: their Euclidean distance is the Hellinger distance of distributions
-    if grouping is not None and grouping.annotators is not None:
-        answers = grouping.expected(slice(None)) * grouping.weights[:, None]
-        expecting = f"the answers that the {'grouping ' * grouping.borrowed}model expects"
-        return np.sqrt(answers.reshape(len(answers), -1)), f"{expecting} from each group of annotators"
-    return np.sqrt(model.label_distributions_), "the items' label distributions"
-
-
-def principal_plane(rows: NDArray[Any]) -> Array:
-    """Return (items, 2): the first two principal components."""
-    centred = np.asarray(rows, dtype=np.float64) - rows.mean(axis=0)
-    _, directions = np.linalg.eigh(centred.T @ centred)
-    plane = centred @ directions[:, ::-1][:, :2]
-    # fix the sign, which is arbitrary: the largest deviation is positive
-    signs = np.sign(plane[np.abs(plane).argmax(axis=0), np.arange(plane.shape[1])])
-    plane = plane * np.where(signs == 0, 1.0, signs)
-    return plane if plane.shape[1] == 2 else np.column_stack([plane, np.zeros(len(plane))])
-
-
-def spread_ties(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return positions with items of the same point arranged in a spiral, so that all are visible."""
-    _, point, size = np.unique(positions, axis=0, return_inverse=True, return_counts=True)
-    order = np.argsort(point.ravel(), kind="stable")
-    rank = np.empty(len(positions), dtype=np.intp)
-    rank[order] = np.arange(len(positions)) - np.repeat(np.cumsum(size) - size, size)
-    step = min(SPIRAL_STEP, MAP_SIZE / 12 / float(np.sqrt(size.max())))
-    angle, radius = GOLDEN_ANGLE * rank, step * np.sqrt(rank)
-    return _on_grid(positions + np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]))
-
-
-def _on_grid(positions: Array) -> NDArray[np.int64]:
-    """Return positions stretched to the square from 0 to ``MAP_SIZE``."""
-    low, high = positions.min(axis=0), positions.max(axis=0)
-    width = np.where(high > low, high - low, 1.0)
-    spread: Array = np.where(high > low, (positions - low) / width, 0.5)
-    return np.rint(MAP_SIZE * spread).astype(np.int64)

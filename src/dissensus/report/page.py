@@ -33,14 +33,14 @@ from dissensus.progress import ShowProgress, shown
 from dissensus.report import Content, quality
 from dissensus.report.annotators import judge_content, page_order, people_content
 from dissensus.report.clusters import grouping_of, groups_shown
-from dissensus.report.items import item_columns, map_content, overturned, texts_of
+from dissensus.report.items import item_columns, overturned, texts_of
 from dissensus.report.summary_cards import changes, steps, summary_cards
 from dissensus.tables.atomic import atomic_path
 from dissensus.tables.columns import guess_note
 from dissensus.tables.results import json_safe
 
 FRESH_SPLIT = 1_000  # seed offset: the winner of a search is compared on labels that did not select it
-SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold", "map", "fitting", "page")
+SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold", "fitting", "page")
 
 
 def write_report(
@@ -49,17 +49,14 @@ def write_report(
     path: str | Path,
     *,
     title: str | None = None,
-    texts: Sequence[str] | str | None = None,
     anonymise: bool = False,
     held_out: Sequence[HeldOut | Mapping[str, Any]] | None = None,
     verdicts: AnnotatorVerdicts | None = None,
     description: Description | None = None,
-    recovery: Any = None,
     selection: Any = None,
     command: str = "",
     run: str = "",
     since: str | Path | None = None,
-    times: Any = None,
     test_size: float = 0.2,
     seed: int = 0,
     progress: ShowProgress = None,
@@ -78,9 +75,6 @@ def write_report(
         The file to write.
     title
         Title of the page; None: the model and the number of items.
-    texts
-        Texts of the items, one for each, or a column of the item table. None: a column called ``text`` or
-        similar, if there is one.
     anonymise
         Show numbers in place of annotator ids, in random order, and pool rare values of annotator columns.
     held_out
@@ -89,8 +83,6 @@ def write_report(
     verdicts, description
         Results of :func:`dissensus.annotator_verdicts` and :func:`dissensus.describe` for this model and
         these labels; None: computed here.
-    recovery
-        Result of :func:`dissensus.recover` for this model.
     selection
         Result of :func:`dissensus.select`, or the rows of its table, for the scores over K and L.
     command
@@ -99,8 +91,6 @@ def write_report(
         Directory of the run, for the commands on the page.
     since
         Directory of an earlier run, to report changes since then.
-    times
-        Time of each label (seconds, NaN: unknown), in the order of the annotations' rows.
     test_size
         Share of the pairs held out for the comparison.
     seed
@@ -109,10 +99,6 @@ def write_report(
         True or False, a function called with (task, share done), or None: a bar on a terminal.
     """
     annotations = as_annotations(labels)
-    if texts is None or isinstance(texts, str):
-        texts = texts_of(annotations, texts)
-    elif len(texts) != annotations.n_items:
-        raise DataError(f"{len(texts)} texts were given for {annotations.n_items} items; give one per item")
     model.check_labels(annotations)
     name = display_name(model)
     title = title or f"{name[0].upper()}{name[1:]}: {annotations.n_items:,} items"
@@ -121,9 +107,9 @@ def write_report(
         if not model.answers_are_classes:
             from dissensus.report.static_page import static_sections
 
-            if since is not None or times is not None:
-                settings = f"{setting('since')} or {setting('times')}"
-                raise DataError(f"the page of {title_of(model)} does not support {settings}; leave them out")
+            if since is not None:
+                unsupported = f"the page of {title_of(model)} does not support {setting('since')}"
+                raise DataError(f"{unsupported}; leave it out")
             content["sections"] = static_sections(cast(Any, model), annotations, held_out, anonymise)
             temporary.write_text(page(content), encoding="utf-8", errors="replace")
             return []
@@ -135,7 +121,7 @@ def write_report(
         tell("collecting the tables", 0.4)
         order, names = page_order(annotations, anonymise)
         gold = quality.gold_content(model, annotations, seed)
-        people = people_content(findings, group, clusters, order, names, anonymise, times)
+        people = people_content(findings, group, clusters, order, names, anonymise)
         tell("comparing models on held-out labels", 0.5)
         # scores of a run are for its own split, on which the baselines are scored too
         split = seed + FRESH_SPLIT * (selection is not None and held_out is None)
@@ -149,16 +135,12 @@ def write_report(
             "steps": steps(findings, described, gold, names, clusters),
             "since": None if since is None else changes(Path(since), findings, described, names),
             "data": data_content(described),
-            "quality": {
-                "held_out": quality.held_out_table(model, annotations, held_out, test_size, split),
-                "efficiency": None if recovery is None else quality.label_efficiency(model, recovery),
-            },
-            "items": item_columns(findings, grouping, texts),
+            "held_out": quality.held_out_table(model, annotations, held_out, test_size, split),
+            "items": item_columns(findings, grouping, texts_of(annotations)),
             "overturned": overturned(findings, model_grouping),
             "intervals": model.intervals_are,
             "clusters": clusters,
             "gold": gold,
-            "map": map_content(model, annotations, grouping),
             "search": quality.search_content(selection),
             "trace": quality.trace_content(model),
             "judges": judge_content(annotations, anonymise),

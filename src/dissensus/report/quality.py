@@ -1,7 +1,7 @@
 """Quality of the model on the page, and how it was fitted.
 
 Held-out scores of several models, and their gaps to the best with standard errors; accuracy on gold labels;
-label efficiency, if it was measured; the search over K and L, if there was one; and the trace of the fit.
+the search over K and L, if there was one; and the trace of the fit.
 """
 
 from __future__ import annotations
@@ -143,19 +143,6 @@ def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> Conte
     words = sentences.gold_sentence(right["raw"], accuracy["raw"][1:])
     by_class = {"classes": n, "class_right": class_right, "confusion": confusion.reshape(P, P)}
     return {"n": len(items), "crossed": crossed, "words": words, **accuracy, **by_class}
-
-
-# ---- label efficiency ---------------------------------------------------------------------------------
-
-
-def label_efficiency(model: Model, recovery: Any) -> Content:
-    """Return the number of raw labels that match the model's estimate, from :func:`dissensus.recover`."""
-    results = [row for row in recovery.results if row.model == repr(model)] or recovery.results
-    # the most labels for which raw counts can still have twice as many
-    best = max(results, key=lambda row: (row.labels_shown <= recovery.pool // 2, row.labels_shown))
-    items, draws = sentences.count(recovery.n_items, "item"), sentences.count(recovery.n_draws, "draw")
-    measured = {"shown": best.labels_shown, "efficiency": best.efficiency, "pool": recovery.pool}
-    return measured | {"words": sentences.efficiency_sentence(**measured, sample=f"{items}, {draws}")}
 
 
 # ---- the fit ------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from dissensus.annotators.verdicts import ANNOTATORS_FILE
 from dissensus.errors import DataError
 from dissensus.labels.description import Description
 from dissensus.report import Content
-from dissensus.tables.results import ITEM, LABEL, N_LABELS, is_result_directory, read_summary
+from dissensus.tables.results import ITEM, LABEL, N_LABELS, is_result_directory, read_rows, read_summary
 
 RUN_LABELS_FILE = "labels.csv"
 
@@ -37,7 +36,11 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
     agreement = [(alpha, "items", "contested", "")]
     cards = [
         _card("Agreement (Krippendorff’s α)", agreement, interval + described.reading.capitalize()),
-        _card("Items with a clear answer", clear, "At least two thirds give the same answer"),
+        _card(
+            "Items with a clear answer",
+            clear,
+            "At least two thirds of the labels (or of the population) are one answer",
+        ),
         _card("Items to adjudicate", adjudicate, tied),
     ]
     if findings.votes is not None:
@@ -110,7 +113,7 @@ def changes(earlier: Path, findings: Findings, now: Description, names: list[str
         raise DataError(
             f"{earlier} is not the directory of a finished run; give one written by fit or update"
         )
-    before = {row[ITEM]: row for row in _rows(earlier / RUN_LABELS_FILE)}
+    before = {row[ITEM]: row for row in read_rows(earlier / RUN_LABELS_FILE)}
     if before and LABEL not in next(iter(before.values())):
         raise DataError(f"{earlier}: its labels are not classes; only classes can be compared")
     annotations = findings.annotations
@@ -123,7 +126,7 @@ def changes(earlier: Path, findings: Findings, now: Description, names: list[str
             flipped.append([item, row[LABEL], str(label[m]), int(n[m]) - int(row[N_LABELS])])
     verdicts, people = list[list[str]](), dict[str, str | None]()
     if (earlier / ANNOTATORS_FILE).is_file():
-        people = {row["annotator"]: row.get("verdict") for row in _rows(earlier / ANNOTATORS_FILE)}
+        people = {row["annotator"]: row.get("verdict") for row in read_rows(earlier / ANNOTATORS_FILE)}
     if findings.verdicts is not None:
         old_verdicts = [people.get(str(name)) for name in annotations.annotators]
         for name, old, new in zip(names, old_verdicts, findings.verdicts.verdict, strict=True):
@@ -142,8 +145,3 @@ def changes(earlier: Path, findings: Findings, now: Description, names: list[str
         parts.append(f"{count(len(verdicts), 'annotator')} changed verdict.")
     says = Sentence(" ".join(parts), "since")
     return {"name": earlier.name, "flipped": flipped, "verdicts": verdicts, "says": says}
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))

@@ -9,7 +9,7 @@ counts
 
 Columns that describe the item (text, split, …) go into the item table; in a long table they are those that
 are constant within an item. A row may also hold parallel lists of annotators and labels. Side tables (items,
-annotators, gold) and the times of labels are read from separate files.
+annotators, gold) are read from separate files.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -28,25 +26,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, setting
+from dissensus.labels import vocabulary as vocab
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, check_label_type, infer_label_type, is_number
 from dissensus.labels.rows import Duplicates, count_notes
-from dissensus.labels.vocabulary import (
-    Codes,
-    Locate,
-    Vocabulary,
-    arrow_indices,
-    arrow_numbers,
-    blank_ids,
-    encode,
-    is_string_type,
-    lookalikes,
-    numpy_bools,
-    numpy_filled,
-    numpy_values,
-    quoted,
-    to_arrow,
-)
 from dissensus.tables.columns import (
     ITEM_SIDE,
     TEXT_NAMES,
@@ -89,13 +72,13 @@ class MissingWords:
     def mask(self, labels: pa.Array) -> NDArray[np.bool_]:
         """Return True for each label that is blank or one of the words."""
         mask = _blank(labels)
-        if self.words and is_string_type(labels.type):
-            mask = mask | np.isin(numpy_values(pc.utf8_trim_whitespace(labels)), self.words)
+        if self.words and vocab.is_string_type(labels.type):
+            mask = mask | np.isin(vocab.numpy_values(pc.utf8_trim_whitespace(labels)), self.words)
         return mask
 
     def notes(self, n_rows: int) -> tuple[str, ...]:
         """Return a note on the number of rows skipped, if any."""
-        words = f" (blank, or {', '.join(map(quoted, self.words))})" if self.words else ""
+        words = f" (blank, or {', '.join(map(vocab.quoted, self.words))})" if self.words else ""
         return count_notes((n_rows, f"{{}} {{have}} no label{words} and {{are}} skipped", "row"))
 
 
@@ -229,14 +212,14 @@ def from_rows(
 
     ``names`` and ``ids`` are the names and values of the item, annotator and label columns.
     """
-    labels, rows = to_arrow(ids[2], "label"), None
+    labels, rows = vocab.to_arrow(ids[2], "label"), None
     missing = options.missing.mask(labels)
     if missing.all():
         raise DataError(f"{table.name}: every label is blank; there is nothing to read")
     if missing.any():
         rows = np.flatnonzero(~missing)
         columns = *ids[:2], _as_integers(labels)
-        ids = [to_arrow(column, "id").take(arrow_indices(rows)) for column in columns]
+        ids = [vocab.to_arrow(column, "id").take(vocab.arrow_indices(rows)) for column in columns]
     annotations = Annotations.from_arrays(
         *ids,
         classes=None if label_type == "multi" else options.classes,
@@ -287,13 +270,13 @@ def with_constant_columns(
         has_variants = n_differ <= _MAX_TEXT_VARIANTS * labels.n_items and _text_rank(name) < len(TEXT_NAMES)
         is_text = name == text or (text is None and has_variants)
         if is_text and n_differ:
-            finding = f"{quoted(name)} differs within {n_differ:,} of {labels.n_items:,} items"
+            finding = f"{vocab.quoted(name)} differs within {n_differ:,} of {labels.n_items:,} items"
             remedy = f"name another column with {setting('text_column')} if that is wrong"
             notes.append(f"{finding}, and the first text of each is used; {remedy}")
         if values is not None and (is_text or not n_differ):
             columns[name] = values
     usual = [name for name in columns if _text_rank(name) < len(TEXT_NAMES)]
-    strings = [name for name in columns if is_string_type(columns[name].type)]
+    strings = [name for name in columns if vocab.is_string_type(columns[name].type)]
     long = (name for name in strings if _are_texts(columns[name][:_ROWS_PROBED].to_pylist()))
     text = text or min(usual, key=_text_rank, default=None) or next(long, None)
     if labels.n_items == len(codes):  # one row per item, so every column is constant: keep the text only
@@ -331,19 +314,19 @@ def _readable_columns(table: Table, names: Sequence[str], notes: list[str]) -> d
             parts = [_readable_columns(table, [name], notes) for name in names]
             return {name: column for part in parts for name, column in part.items()}
         if _text_rank(names[0]) < len(TEXT_NAMES):
-            notes.append(f"the column {quoted(names[0])} is left out: {error}")
+            notes.append(f"the column {vocab.quoted(names[0])} is left out: {error}")
         return {}
     return {name: data.column(name) for name in names if not pa.types.is_nested(data.column(name).type)}
 
 
 def _first_in_item(
-    codes: Codes, column: pa.ChunkedArray, rows: NDArray[np.intp] | None, n_items: int
+    codes: vocab.Codes, column: pa.ChunkedArray, rows: NDArray[np.intp] | None, n_items: int
 ) -> tuple[pa.Array | None, int]:
     """Return each item's first value that is not blank, and the number of items with different values."""
     encoded = column.dictionary_encode().combine_chunks()
     values = encoded.dictionary
-    values = to_arrow(values, "text") if is_string_type(values.type) else values
-    value = numpy_filled(encoded.indices, len(values))
+    values = vocab.to_arrow(values, "text") if vocab.is_string_type(values.type) else values
+    value = vocab.numpy_filled(encoded.indices, len(values))
     value = value if rows is None else value[rows]
     filled = np.flatnonzero(~np.append(_blank(values), True)[value])
     if not len(filled):
@@ -351,7 +334,7 @@ def _first_in_item(
     first = np.full(n_items, -1)
     first[codes[filled[::-1]]] = filled[::-1]
     differs = value[filled] != value[first[codes[filled]]]
-    first_values = values.take(arrow_numbers(value[first].astype(np.int64), first >= 0))
+    first_values = values.take(vocab.arrow_numbers(value[first].astype(np.int64), first >= 0))
     return first_values, len(np.unique(codes[filled][differs]))
 
 
@@ -360,13 +343,13 @@ def _refuse_row_numbers(table: Table, item: str) -> None:
     others = other_item_columns(table.columns, item)
     if not others:
         return
-    columns = [to_arrow(column, "item") for column in table.ids([item, *others])]
+    columns = [vocab.to_arrow(column, "item") for column in table.ids([item, *others])]
     n_rows, (n_ids, *n_others) = len(columns[0]), [pc.count_distinct(column).as_py() for column in columns]
     repeated = [name for name, n in zip(others, n_others, strict=True) if n < n_rows]
     if n_ids == n_rows > 1 and repeated:
         raise DataError(
-            f"{table.name}: {quoted(item)} is different in every row and {quoted(repeated[0])} is not; "
-            f"choose the column that identifies items with {setting('item')}"
+            f"{table.name}: {vocab.quoted(item)} is different in every row and "
+            f"{vocab.quoted(repeated[0])} is not; choose the column of the items with {setting('item')}"
         )
 
 
@@ -386,23 +369,25 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
     item, missing = item_column(table, options, "wide"), options.missing
     text, annotators = _value_columns(table, item, options.annotator, "annotator", options.text)
     ids, *cells = table.ids([item, *annotators])
-    labels = [_as_integers(to_arrow(column, "label")) for column in cells]
+    labels = [_as_integers(vocab.to_arrow(column, "label")) for column in cells]
     filled = [np.flatnonzero(~missing.mask(column)) for column in labels]
     row, annotator = np.concatenate(filled), np.repeat(np.arange(len(filled)), [len(rows) for rows in filled])
     if not len(row):
         raise DataError(f"{table.name}: every cell is blank; there is no label")
     n_missing = sum(len(column) - len(rows) for column, rows in zip(labels, filled, strict=True))
     n_blank = sum(int(_blank(column).sum()) for column in labels)
-    words = f"{{}} {{have}} no label ({', '.join(map(quoted, missing.words))})"
-    parts = [column.take(arrow_indices(rows)) for column, rows in zip(labels, filled, strict=True)]
+    words = f"{{}} {{have}} no label ({', '.join(map(vocab.quoted, missing.words))})"
+    parts = [column.take(vocab.arrow_indices(rows)) for column, rows in zip(labels, filled, strict=True)]
     annotations = Annotations.from_arrays(
-        to_arrow(ids, "item").take(arrow_indices(row)),
-        to_arrow([table.native(name) for name in annotators], "annotator").take(arrow_indices(annotator)),
+        vocab.to_arrow(ids, "item").take(vocab.arrow_indices(row)),
+        vocab.to_arrow([table.native(name) for name in annotators], "annotator").take(
+            vocab.arrow_indices(annotator)
+        ),
         _concatenate(parts, table),
         classes=options.classes,
         duplicates=options.duplicates,
         frame_kind=table.frame_kind,
-        locate=lambda r: f"{table.locate(int(row[r]))}, column {quoted(annotators[annotator[r]])}",
+        locate=lambda r: f"{table.locate(int(row[r]))}, column {vocab.quoted(annotators[annotator[r]])}",
         notes=count_notes(
             (len(annotators), "read as a wide table with {}", "annotator column"),
             (sum(not len(rows) for rows in filled), "{} {are} blank throughout", "annotator column"),
@@ -441,12 +426,16 @@ def _value_columns(
     columns = unnamed_columns(first_rows(table), others)
     if not columns:
         remedy = f"give one column per {role}"
-        raise DataError(f"{table.name}: there is no {role} column besides {quoted(item)}; {remedy}")
+        raise DataError(f"{table.name}: there is no {role} column besides {vocab.quoted(item)}; {remedy}")
     return text, columns
 
 
 def _blank(column: pa.Array) -> NDArray[np.bool_]:
-    return blank_ids(column) if is_string_type(column.type) else numpy_bools(column.is_null(nan_is_null=True))
+    return (
+        vocab.blank_ids(column)
+        if vocab.is_string_type(column.type)
+        else vocab.numpy_bools(column.is_null(nan_is_null=True))
+    )
 
 
 def _as_integers(column: pa.Array) -> pa.Array:
@@ -478,23 +467,27 @@ def read_counts(table: Table, options: ReadOptions) -> Annotations:
     item = item_column(table, options, "counts")
     prefixed = [name for name in table.columns if options.label is None and name.startswith(COUNT_PREFIX)]
     text, columns = _value_columns(table, item, prefixed or options.label, "class", options.text)
-    names, prefix = list(encode(columns, "label")[1]), COUNT_PREFIX if prefixed else ""
+    names, prefix = list(vocab.encode(columns, "label")[1]), COUNT_PREFIX if prefixed else ""
     if options.classes is not None:
         declared = [f"{prefix}{name}" for name in options.classes]
         unknown = [name for name in names if name not in declared]
         absent = [name for name in declared if name not in names]
         if unknown:
             remedy = f"add it with {setting('classes')} or name the class columns with {setting('label')}"
-            raise DataError(f"{table.name}: column {quoted(unknown[0])} is not in the label set; {remedy}")
+            raise DataError(
+                f"{table.name}: column {vocab.quoted(unknown[0])} is not in the label set; {remedy}"
+            )
         if absent:
             remedy = f"it has {listed(table.columns)}"
-            raise DataError(f"{table.name}: there is no column for the class {quoted(absent[0])}; {remedy}")
+            raise DataError(
+                f"{table.name}: there is no column for the class {vocab.quoted(absent[0])}; {remedy}"
+            )
         names = declared
     ids, *cells = table.ids([item, *names])
     counts = [_parse_counts(column, table, name) for column, name in zip(cells, names, strict=True)]
     annotations = Annotations.from_counts(
         np.column_stack(counts),
-        items=to_arrow(ids, "item"),
+        items=vocab.to_arrow(ids, "item"),
         classes=[name.removeprefix(prefix) if prefix else table.native(name) for name in names],
         frame_kind=table.frame_kind,
         locate=table.locate,
@@ -503,13 +496,13 @@ def read_counts(table: Table, options: ReadOptions) -> Annotations:
 
 
 def _parse_counts(cells: Any, table: Table, name: str) -> NDArray[np.float64]:
-    column = to_arrow(cells, "count")
-    filled = np.where(_blank(column), "0", numpy_values(column.cast(pa.string())))
+    column = vocab.to_arrow(cells, "count")
+    filled = np.where(_blank(column), "0", vocab.numpy_values(column.cast(pa.string())))
     try:
         return filled.astype(np.float64)
     except ValueError:
         row = next(row for row, text in enumerate(filled) if not is_number(text))
-        problem = f"the count of {quoted(name)} is {quoted(filled[row])}"
+        problem = f"the count of {vocab.quoted(name)} is {vocab.quoted(filled[row])}"
         raise DataError(f"{table.locate(row)}: {problem}; give a whole number of at least 0") from None
 
 
@@ -558,18 +551,18 @@ def single_value_notes(annotations: Annotations) -> tuple[str, ...]:
     """Return a note if there is only one class or only one annotator."""
     notes = []
     if annotations.n_classes == 1:
-        notes.append(f"there is only one class: {quoted(annotations.classes[0])}")
+        notes.append(f"there is only one class: {vocab.quoted(annotations.classes[0])}")
     if annotations.n_annotators == 1 and not annotations.anonymous:
-        notes.append(f"there is only one annotator: {quoted(annotations.annotators[0])}")
+        notes.append(f"there is only one annotator: {vocab.quoted(annotations.annotators[0])}")
     return tuple(notes)
 
 
-def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
+def lookalike_notes(vocabulary: vocab.Vocabulary) -> list[str]:
     """Return a note on ids that differ only by white space or case, if there are any."""
-    groups, role = lookalikes(vocabulary), vocabulary.role
+    groups, role = vocab.lookalikes(vocabulary), vocabulary.role
     if not groups:
         return []
-    n, examples = sum(map(len, groups)), " and ".join(map(quoted, groups[0][:2]))
+    n, examples = sum(map(len, groups)), " and ".join(map(vocab.quoted, groups[0][:2]))
     remedy = f"use {setting('ignore_case', True)}" if role == "label" else "correct the data"
     finding = f"{n:,} {role}s differ from another only by white space or case (such as {examples})"
     return [f"{finding} and count as different {role}s; if they mean the same, {remedy}"]
@@ -589,7 +582,7 @@ def with_side_tables(
 ) -> Annotations:
     """Add tables given as paths or frames; ``id_columns`` name items and annotators in the source."""
     tables: dict[str, pa.Table] = {}
-    locators: dict[str, Locate] = {}
+    locators: dict[str, vocab.Locate] = {}
     for role, source, usual in (("item", items, id_columns[0]), ("annotator", annotators, id_columns[1])):
         if source is not None:
             table = open_table(source, name=f"the {role} table")
@@ -610,58 +603,3 @@ def with_side_tables(
             values = [classes.get(str(name).strip().casefold(), name) for name in values.to_pylist()]
         tables["gold"], locators["gold"] = pa.table({"item": item, "label": values}), table.locate
     return labels.with_tables(**tables, new_classes=new_classes, locators=locators)
-
-
-# ---- times of labels ----------------------------------------------------------------------------------
-
-MIN_MILLISECONDS = 1e11  # larger numbers are milliseconds, not seconds, since 1970
-
-
-def read_times(path: Path, column: str, annotations: Annotations) -> NDArray[np.float64]:
-    """Return (labels,) seconds since 1970 in the order of the annotations, NaN if no time is given.
-
-    The file has one row per label, matched by item, annotator and class. If several labels have the same
-    three, the first row is the first label.
-    """
-    if not path.is_file():
-        raise DataError(f"{path}: a run does not store times; name the file of labels too")
-    table = open_table(path)
-    if column not in table.columns:
-        raise DataError(f"{path}: has no column {column!r}; its columns are {', '.join(table.columns)}")
-    names = [
-        find_column(table.columns, role, annotations.columns_read.get(role), table.name)
-        for role in ("item", "annotator", "label")
-    ]
-    ids = zip(annotations.vocabularies, table.ids(names), strict=True)
-    seconds = np.array([to_seconds(value) for value in table.typed([column])[column].to_pylist()])
-    keys = []  # one integer for item, annotator and class, of the file's rows and of the labels; −1: none
-    for columns in ([vocabulary.codes(values) for vocabulary, values in ids], annotations.columns):
-        item, annotator, label = (codes.astype(np.int64) for codes in columns)
-        key = (item * annotations.n_annotators + annotator) * annotations.n_classes + label
-        keys.append(np.where((item >= 0) & (annotator >= 0) & (label >= 0), key, -1))
-    row_order, label_order = (np.argsort(key, kind="stable") for key in keys)
-    rows, labels = keys[0][row_order], keys[1][label_order]
-    # The k-th row with a key is the k-th label with it.
-    match = np.searchsorted(rows, labels) + np.arange(len(labels)) - np.searchsorted(labels, labels)
-    match = np.minimum(match, len(row_order) - 1)
-    is_match = rows[match] == labels
-    times = np.full(annotations.n_labels, np.nan)
-    times[label_order[is_match]] = seconds[row_order][match[is_match]]
-    return times
-
-
-def to_seconds(value: Any) -> float:
-    """Convert a number (seconds or milliseconds) or ISO 8601 to seconds since 1970; NaN for a blank."""
-    if value is None or value == "":
-        return float("nan")
-    try:
-        number = float(value)
-        return number / 1000 if abs(number) > MIN_MILLISECONDS else number
-    except (TypeError, ValueError):
-        pass
-    try:
-        time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
-    except ValueError as error:
-        remedy = "use seconds since 1970 or ISO 8601, such as 2026-05-04T10:15:00"
-        raise DataError(f"{value!r} is not a time; {remedy}") from error
-    return time.replace(tzinfo=time.tzinfo or UTC).timestamp()

@@ -23,19 +23,8 @@ from dissensus.errors import DataError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS, LabelType, format_set, parse_set
 from dissensus.labels.vocabulary import arrow_indices, is_string_type, numpy_values, quoted, to_arrow
+from dissensus.tables import layouts
 from dissensus.tables.columns import find_column, has_column, listed
-from dissensus.tables.layouts import (
-    Layout,
-    ReadOptions,
-    first_rows,
-    from_rows,
-    item_column,
-    long_columns,
-    read_table,
-    single_column,
-    unfolded,
-    unnamed_columns,
-)
 from dissensus.tables.tables import Table
 
 # Usual names of the columns of the two options, of the winner, and of chosen and rejected options.
@@ -63,13 +52,13 @@ _UNKNOWN_ANNOTATOR = "everybody"  # if a table of comparisons has no annotators
 
 def read_any(
     table: Table,
-    options: ReadOptions,
+    options: layouts.ReadOptions,
     label_type: LabelType | None,
-    layout: Layout | None,
+    layout: layouts.Layout | None,
     separator: str | None,
 ) -> Annotations:
     """Read a table of comparisons, of sets of classes, or of one class per label in any layout."""
-    table = unfolded(table, options) if layout in (None, "long") else table
+    table = layouts.unfolded(table, options) if layout in (None, "long") else table
     undeclared = label_type is None and layout is None and not options.names_columns
     if label_type == "pairwise" or (undeclared and looks_pairwise(table.columns)):
         return read_pairs(table, options)
@@ -77,10 +66,10 @@ def read_any(
     if separator is not None or (maybe_sets and holds_lists(table, options)):
         return read_sets(table, options, separator)
     tags = tag_columns(table, options) if maybe_sets and layout is None else []
-    return read_tags(table, options, tags) if tags else read_table(table, options, layout)
+    return read_tags(table, options, tags) if tags else layouts.read_table(table, options, layout)
 
 
-def tag_columns(table: Table, options: ReadOptions) -> list[str]:
+def tag_columns(table: Table, options: layouts.ReadOptions) -> list[str]:
     """Return the columns of a table with one column of 0 and 1 per tag.
 
     They are those named as labels. Without a name, and if no column has the usual name of a label, they are
@@ -93,18 +82,18 @@ def tag_columns(table: Table, options: ReadOptions) -> list[str]:
         return [find_column(names, "label", name, table.name) for name in label]
     if label is not None or has_column(names, "label") or not (options.item or has_column(names, "item")):
         return []
-    first = first_rows(table)
+    first = layouts.first_rows(table)
     roles = [name for name in names if has_column([name], "item") or has_column([name], "annotator")]
     others = [name for name in names if name.strip() and name not in (*roles, options.item, annotator)]
-    tags = unnamed_columns(first, others)
+    tags = layouts.unnamed_columns(first, others)
     values = {row[name].strip().casefold() for row in first for name in tags}
     return tags if len(tags) > 1 and values <= {*_BOOLEAN_WORDS, ""} and values & _TRUE_WORDS else []
 
 
-def read_tags(table: Table, options: ReadOptions, tags: Sequence[str]) -> Annotations:
+def read_tags(table: Table, options: layouts.ReadOptions, tags: Sequence[str]) -> Annotations:
     """Read one row per answer with a column of 0 and 1 per tag; the answer is the set of tags that are 1."""
-    item = item_column(table, options, "wide")
-    annotator = single_column(options.annotator)
+    item = layouts.item_column(table, options, "wide")
+    annotator = layouts.single_column(options.annotator)
     annotator = find_column(table.columns, "annotator", annotator, table.name, taken=[item, *tags])
     cells = [to_arrow(column, "label").cast(pa.string()).to_pylist() for column in table.ids(tags)]
     words = np.array([[(cell or "").strip().casefold() for cell in column] for column in cells])
@@ -120,7 +109,7 @@ def read_tags(table: Table, options: ReadOptions, tags: Sequence[str]) -> Annota
     note = f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)})"
     note += f"; name others with {setting('label')} if that is wrong"
     ids = [*table.ids([item, annotator]), answers]
-    return from_rows(table, options, [item, annotator, listed(tags)], ids, "multi", [note])
+    return layouts.from_rows(table, options, [item, annotator, listed(tags)], ids, "multi", [note])
 
 
 # ---- comparisons --------------------------------------------------------------------------------------
@@ -146,7 +135,7 @@ def _are_chosen(sides: tuple[str, str]) -> bool:
     return tuple(side.strip().casefold() for side in sides) in _CHOSEN_NAMES
 
 
-def read_pairs(table: Table, options: ReadOptions) -> Annotations:
+def read_pairs(table: Table, options: layouts.ReadOptions) -> Annotations:
     """Read a table of comparisons."""
     sides, winner, annotator, question = _pair_columns(table, options)
     names = [name for name in (*sides, winner, annotator, question) if name is not None]
@@ -188,7 +177,7 @@ def read_pairs(table: Table, options: ReadOptions) -> Annotations:
 
 
 def _pair_columns(
-    table: Table, options: ReadOptions
+    table: Table, options: layouts.ReadOptions
 ) -> tuple[tuple[str, str], str | None, str | None, str | None]:
     """Return the columns of the two options, the winner, the annotator and the question."""
     sides = _option_columns(table.columns)
@@ -199,12 +188,12 @@ def _pair_columns(
         )
     taken, winner = list(sides), None
     if not _are_chosen(sides):
-        label = single_column(options.label)
+        label = layouts.single_column(options.label)
         free = {name.strip().casefold(): name for name in table.columns if name not in taken}
         winner = next((free[name] for name in _WINNER_NAMES if name in free and label is None), None)
         winner = winner or find_column(table.columns, "label", label, table.name, taken=taken)
         taken.append(winner)
-    annotator = _optional_column(table, "annotator", single_column(options.annotator), taken)
+    annotator = _optional_column(table, "annotator", layouts.single_column(options.annotator), taken)
     taken += [] if annotator is None else [annotator]
     return sides, winner, annotator, _optional_column(table, "item", options.item, taken)
 
@@ -242,7 +231,7 @@ def _sides_won(
 _LISTS_PROBED = 100  # rows, to find out if labels are lists
 
 
-def holds_lists(table: Table, options: ReadOptions) -> bool:
+def holds_lists(table: Table, options: layouts.ReadOptions) -> bool:
     """Return True if the labels of a table are lists, or strings that are all written as lists."""
     names, label = table.columns, options.label if isinstance(options.label, str) else None
     if label is None and not has_column(names, "label"):
@@ -274,13 +263,13 @@ def _parse_list(text: str) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
-def read_sets(table: Table, options: ReadOptions, separator: str | None) -> Annotations:
+def read_sets(table: Table, options: layouts.ReadOptions, separator: str | None) -> Annotations:
     """Read one row per answer whose label is a list, or a string with a separator; blanks are skipped."""
-    names = long_columns(table, options)
+    names = layouts.long_columns(table, options)
     values = table.typed(names[2:]).column(0).to_pylist()
     texts = [None if value in options.missing.words else _set_text(value, separator) for value in values]
     ids = [*table.ids(names[:2]), pa.array(texts, pa.string())]
-    return from_rows(table, options, names, ids, "multi", ["answers are read as sets of classes"])
+    return layouts.from_rows(table, options, names, ids, "multi", ["answers are read as sets of classes"])
 
 
 def _set_text(value: Any, separator: str | None) -> str | None:

@@ -16,6 +16,7 @@ item. Ordered scales add, at the end, ``mean`` (of the classes' numbers, or of t
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import math
@@ -136,6 +137,12 @@ def file_digest(file: Path) -> str:
     """Return the SHA-256 of a file."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file that dissensus wrote."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def read_summary(directory: Path) -> dict[str, Any]:

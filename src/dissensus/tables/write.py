@@ -41,7 +41,6 @@ def write_labels(
     items: Any = None,
     question: str = "label",
     to_name: str = "text",
-    model_version: str | None = None,
 ) -> Path:
     """Write refined labels to a file or a dataset for another tool.
 
@@ -59,8 +58,6 @@ def write_labels(
         ``item``, or in the first one.
     question, to_name
         Label Studio: names of the control and of the labelled object.
-    model_version
-        Label Studio: version of the predictions; None: the name of the model.
     """
     path = Path(path)
     kind = format or _table_format(path)
@@ -78,7 +75,7 @@ def write_labels(
         _write_dataset(_with_columns(table, side), path)
     elif kind == "label-studio":
         model = type(labels).__name__ if hasattr(labels, "label_distributions_") else ""
-        version = model_version or f"dissensus {model}".strip()
+        version = f"dissensus {model}".strip()
         _write_predictions(table, side, path, question, to_name, version)
     elif kind == "weighted":
         write_table(weighted_rows(table, side), path)
@@ -258,18 +255,17 @@ def write_tasks(
     classes: Sequence[str],
     *,
     question: str = "label",
-    version: str = "dissensus",
 ) -> Path:
     """Write items as tasks of a tool; ``rows`` have item, text, action, n_more, reason, label and share.
 
-    ``question`` is the name of the tool's control, ``version`` that of the predictions.
+    ``question`` is the name of the tool's control.
     """
     if tool not in TOOLS:
         raise bad_parameter("write_tasks", "tool", f"one of {', '.join(TOOLS)}", tool)
     if any(row.get("text") is None for row in rows):
         remedy = f"name the {setting('items')} table that has it"
         raise DataError(f"a labelling tool shows the text of the items; {remedy}")
-    records = [json_safe(_task(row, tool, classes, question, version)) for row in rows]
+    records = [json_safe(_task(row, tool, classes, question)) for row in rows]
     if tool == "prodigy":
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     else:
@@ -279,21 +275,19 @@ def write_tasks(
     return Path(path)
 
 
-def _task(
-    row: Mapping[str, Any], tool: str, classes: Sequence[str], question: str, version: str
-) -> dict[str, Any]:
+def _task(row: Mapping[str, Any], tool: str, classes: Sequence[str], question: str) -> dict[str, Any]:
     """Return an item as a task, with its current label as a prediction or suggestion."""
     if tool == "label-studio":
         return {
             "data": {name: row[name] for name in ("item", "text", "action", "n_more", "reason")},
-            "predictions": [_prediction(row["label"], row["share"], question, "text", version)],
+            "predictions": [_prediction(row["label"], row["share"], question, "text", "dissensus")],
         }
     if tool == "argilla":  # the format of ``dataset.records.from_json``
         return {
             "id": row["item"],
             "fields": {"text": row["text"]},
             "metadata": {name: row[name] for name in ("action", "n_more", "reason")},
-            "suggestions": {question: {"value": row["label"], "score": row["share"], "agent": version}},
+            "suggestions": {question: {"value": row["label"], "score": row["share"], "agent": "dissensus"}},
             "responses": {},
             "vectors": {},
         }

@@ -209,8 +209,8 @@ def fit(
         converged = getattr(fitted, "converged_items_", 1.0)
         if converged < MIN_CONVERGED_SHARE:
             warn(
-                f"the chains converged for {converged:.0%} of the items (split-R̂ ≤ 1.1); for the others, "
-                "intervals cover all chains; n_sweeps=1000 runs longer chains"
+                f"the chains agree on {converged:.0%} of the items (split-R̂ ≤ 1.1); for the others, the "
+                "intervals are wide enough for all chains; more sweeps (the setting n_sweeps) may help"
             )
         share, reason = test_size or TEST_SIZE, chosen.reason or reason
         run = Refinement(annotations, fitted, chosen.table, reason, seed, seconds, share, estimate)
@@ -303,7 +303,7 @@ def _choose(
         return comparison.compare(annotations, seed, **question, n_jobs=n_jobs, **shared)
     model = build_model(name, settings, seed=seed, n_jobs=n_jobs)
     if n_features(annotations) and not model.uses_features:
-        others = "dirichlet-regression, ldlnm, and hpgm with use_features"
+        others = "dirichlet-regression, ldlnm, and hpgm with the setting use_features"
         warn(f"{title_of(model)} does not use the features of the items; models that do: {others}")
     if not test_size:
         return Choice(model, [], "")

@@ -16,7 +16,6 @@ completely or not at all, and replaces only earlier results.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +37,6 @@ from dissensus.labels.rows import join_labels
 from dissensus.labels.vocabulary import arrow_table
 from dissensus.models import RUN_SETTINGS, build_model, name_of
 from dissensus.models.base import Model
-from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.scoring import recode_classes
 from dissensus.params import PROCESS_BYTES, size_words
@@ -161,11 +159,6 @@ def annotator_table(run: Refinement, verdicts: AnnotatorVerdicts | None = None) 
         columns["agreement"] = agreement_with_others(annotations)
         biases = bias_columns(annotations) if verdicts is None else vars(verdicts)
         columns |= {name: biases[name] for name in ("bias_of", "bias", "bias_error")}
-    if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
-        from dissensus.annotators.skill import annotator_skills
-
-        prior = gold_prior(annotations) if run.gold is not None else None
-        columns |= annotator_skills(annotations, run.model, prior=prior, seed=run.seed).columns()
     more: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
     if verdicts is not None:  # verdicts have an information that allows for spam, unlike the model's
         more = {name: values for name, values in more.items() if not name.startswith("model_information")}
@@ -250,12 +243,10 @@ def load_run(path: Path) -> SavedRun:
         raise DataError(f"{path}: not a run or a saved model; fit the labels first: dissensus fit {path}")
     if not path.is_dir():
         return SavedRun(load_model(path), {}, None)
-    saved, cells = results.read_summary(path), None
+    saved, table = results.read_summary(path), path / CELLS
     if not (path / MODEL_FILE).is_file():
         raise DataError(f"{path}: has no fitted model; name a directory written by fit or select")
-    if (path / CELLS).is_file():
-        with (path / CELLS).open(newline="", encoding="utf-8") as file:
-            cells = list(csv.DictReader(file))
+    cells = results.read_rows(table) if table.is_file() else None
     return SavedRun(load_model(path / MODEL_FILE), saved, cells)
 
 

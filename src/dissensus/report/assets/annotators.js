@@ -1,4 +1,4 @@
-// Annotators: verdicts with their evidence, pairwise agreement, agreement over time and by column.
+// Annotators: verdicts with their evidence, pairwise agreement, and agreement by column.
 
 const VERDICTS = { spam: "spam", "systematic error": "error", "minority view": "minority", "too few labels": "few", typical: "typical" };
 const SIGNS = { spam: "✕ ", "minority view": "◆ ", "systematic error": "≠ ", typical: "✓ ", "too few labels": "… " };
@@ -35,7 +35,7 @@ function confusion(n) {
       ...row.map((value) => paint(h("td", {}, (100 * value / total).toFixed(0)), value / total)),
       h("td", { class: "total" }, total.toFixed(0)));
   }).filter(Boolean);
-  return h("div", {}, h("h3", { class: "small" }, "How the annotator labels items, by the population’s answer (row percentages)"),
+  return h("div", {}, h("h3", { class: "small" }, "How the annotator labels items, by the population’s answer as the model estimates it (row percentages)"),
     scrolled("Confusion with the population", h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Population"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))),
         h("th", { scope: "col" }, "Labels"))), h("tbody", {}, ...lines))));
@@ -46,9 +46,6 @@ function annotatorDetail(n) {
   const chance = people.probability && people.probability[n] !== null
     ? ` Probability of the verdict: ${percent(people.probability[n])}.` : "";
   const detail = h("div", {}, h("p", {}, `${sentenceOf(people.evidence[n])}${chance}${group}`));
-  if (people.drift && people.drift[n] !== null) {
-    detail.append(h("p", { class: "note" }, `Change of agreement from the first to the second half of the labels: ${points(people.drift[n])} ± ${(100 * people.drift_reach[n]).toFixed(0)} percentage points.`));
-  }
   if (!data.rows.size) return detail;
   const own = new Array(P).fill(0);
   const usual = new Array(P).fill(0);
@@ -106,11 +103,6 @@ function annotatorColumns() {
       help: "Share of correct labels among items with a gold label, with a 95 % interval",
       cell: (n) => (people.gold_n[n] ? h("span", {}, `${percent(people.gold_right[n] / people.gold_n[n])} of ${whole(people.gold_n[n])}`,
         h("span", { class: "interval" }, ` ${(100 * people.gold_low[n]).toFixed(0)}–${percent(people.gold_high[n])}`)) : "–") },
-    people.pace && { key: "pace", title: "Seconds per label", number: true, minor: true, value: (n) => people.pace[n],
-      help: "Median time between two labels, without pauses", cell: (n) => decimal(people.pace[n], 0) },
-    people.drift && { key: "drift", title: "Drift", number: true, minor: true, value: (n) => people.drift[n],
-      help: "Agreement in the second half of the labels minus the first, in percentage points; bold if significant",
-      cell: (n) => (people.drift[n] === null ? "–" : h("span", { class: Math.abs(people.drift[n]) > people.drift_reach[n] ? "own" : null }, points(people.drift[n]))) },
     people.group && { key: "group", title: "Group", minor: true, value: (n) => (people.group[n] < 0 ? "" : groups[people.group[n]].name),
       cell: (n) => (people.group[n] < 0 ? "–" : groups[people.group[n]].name) },
   ].filter(Boolean);
@@ -118,7 +110,7 @@ function annotatorColumns() {
 
 // Additional columns of the CSV file.
 function annotatorFile() {
-  const plain = ["reach", "probability", "again", "gold_n", "gold_right", "gold_low", "gold_high", "drift_reach"].filter((key) => people[key]);
+  const plain = ["reach", "probability", "again", "gold_n", "gold_right", "gold_low", "gold_high"].filter((key) => people[key]);
   return [{ key: "evidence", value: (n) => people.evidence[n] }, ...plain.map((key) => ({ key, value: (n) => people[key][n] }))];
 }
 
@@ -207,22 +199,6 @@ function columnPart() {
     data.columns.length > 1 ? h("div", { class: "tools" }, h("label", { for: select.id }, "Column", select)) : null, legend(), place);
 }
 
-function timePart() {
-  const { bins } = data.time;
-  const day = (seconds) => new Date(1000 * seconds).toISOString().slice(0, 10);
-  const found = bins.map((bin) => bin.agreement).filter((value) => value !== null);
-  const words = `Agreement with others was between ${percent(Math.min(...found))} and ${percent(Math.max(...found))} from ${day(bins[0].from)} to ${day(bins[bins.length - 1].to)}, in batches of about ${whole(bins[0].n)} labels.`;
-  const x = (b) => 30 + (580 * (b + 0.5)) / bins.length;
-  const y = (value) => 130 - 120 * value;
-  const points_ = bins.map((bin, b) => (bin.agreement === null ? null : `${x(b).toFixed(1)},${y(bin.agreement).toFixed(1)}`)).filter(Boolean).join(" ");
-  return h("div", { id: "time" }, h("h3", {}, "Over time"), h("p", {}, words),
-    svg("svg", { viewBox: "0 0 640 150", class: "plot", role: "img", "aria-label": `Agreement with others over time. ${words}` },
-      svg("line", { x1: 30, y1: 130, x2: 610, y2: 130, class: "axis" }), svg("line", { x1: 30, y1: 10, x2: 30, y2: 130, class: "axis" }),
-      svg("text", { x: 26, y: 14, "text-anchor": "end" }, "1"), svg("text", { x: 26, y: 134, "text-anchor": "end" }, "0"),
-      svg("text", { x: 30, y: 146 }, day(bins[0].from)), svg("text", { x: 610, y: 146, "text-anchor": "end" }, day(bins[bins.length - 1].to)),
-      svg("polyline", { points: points_, class: "curve" })));
-}
-
 function showAnnotators() {
   if (!people) return;
   const table = new DataTable({ id: "annotators-table", caption: "Annotators", columns: annotatorColumns(),
@@ -234,5 +210,5 @@ function showAnnotators() {
       ? "Both spam and minority views disagree with the majority, but only spam carries no information. Open a row to see the evidence."
       : "This model gives no verdicts on annotators. Fit HPGM to distinguish spam from minority views.",
     ...data.views.map((view) => h("p", {}, view)), table.element,
-    data.heat ? fold("Pairwise agreement", heatMatrix, "matrix") : null, data.time ? timePart() : null, columnPart());
+    data.heat ? fold("Pairwise agreement", heatMatrix, "matrix") : null, columnPart());
 }

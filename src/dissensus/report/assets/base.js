@@ -10,7 +10,6 @@ const groups = clusters ? clusters.groups : [];
 
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A100", "#7F7F7F"];
 const TEXTURES = ["", "striped", "dotted"];
-const MAP_COLOURS = 8;
 
 const sections = [];
 

@@ -1,7 +1,7 @@
 // Models: comparison on held-out labels, the search and the trace; and the labels of the data.
 
 function heldOutTable() {
-  const rows = data.quality.held_out;
+  const rows = data.held_out;
   if (!rows.length) return h("p", { class: "note" }, "No labels were held out, so there is no comparison of models.");
   const chance = (score) => (score === null ? null : Math.exp(score));
   const behind = ([mean, error, tied]) => (mean === null || error === null ? "" : mean === 0 ? "best" : `${decimal(mean, 3)} ± ${decimal(error, 3)}${tied ? ", tied" : ""}`);
@@ -13,10 +13,10 @@ function heldOutTable() {
     h("td", { class: "number minor" }, row.score_items === null ? "−∞" : decimal(row.score_items, 3)),
     h("td", { class: "number minor" }, behind(row.behind_items))));
   const heads = [["Model"], ["Probability"], ["Given item and annotator", "number"], ["Gap", "number"], ["Given the item only", "number minor"], ["Gap", "number minor"]];
-  const caption = `How well each model predicts ${whole(rows[0].n)} held-out labels: the geometric mean of the probabilities that it gives them, `
-    + "and their mean log-probability (nats). Higher is better. Gaps to the best model have standard errors, paired over items; "
-    + "models within two standard errors are tied. In the last two columns, the models predict the labels without knowing the annotator."
-    + (data.true_classes ? "" : " Unless a model is named, dissensus fit uses these two columns to choose. If several models are tied, it takes HPGM (or its form for ordered classes) if that is one of them, and otherwise the simplest.");
+  const caption = `Each model predicts ${whole(rows[0].n)} held-out labels. The first column is the geometric mean of the probabilities that it gives them; `
+    + "the others are mean log-probabilities (nats). Higher is better. Gaps to the best model have standard errors, paired over items; "
+    + "models within two standard errors are tied. In the last two columns, the models do not know who gave the label."
+    + (data.true_classes ? "" : " Unless a model is named, dissensus fit uses these two columns to choose. If several models are tied, it usually takes HPGM (or its form for ordered classes).");
   return offered("held-out", "Held-out labels", plainTable("held-out", caption, heads, lines));
 }
 
@@ -42,7 +42,7 @@ function showData() {
 function showModels() {
   const copy = data.command ? copyButton(() => data.command, "Copy the command") : null;
   section("models", "Model", `This report uses ${data.model}.`,
-    fold("Comparison of models on held-out labels", () => [heldOutTable(), data.quality.efficiency ? h("p", { class: "note" }, data.quality.efficiency.words) : null], "comparison"),
+    fold("Comparison of models on held-out labels", heldOutTable, "comparison"),
     data.search ? fold("Search over numbers of clusters", surface, "search") : null,
     data.trace ? fold("Convergence of the fit", traceChart, "trace") : null,
     data.command ? h("h3", {}, "Command") : null,
@@ -78,9 +78,11 @@ function traceChart() {
   const mark = (left, down, text, anchor) => svg("text", { x: left, y: down, "text-anchor": anchor }, text);
   const ends = [objective[0], objective[objective.length - 1]];
   const reasons_ = { tolerance: "because the change fell below the tolerance", max_iter: "at the maximum number of iterations",
-    patience: "because the objective no longer improved" };
-  const words = `The objective ${ends[0] > ends[1] ? "fell" : "rose"} from ${ends[0].toPrecision(6)} to ${ends[1].toPrecision(6)} in ${last} iterations; `
-    + `the fit stopped ${reasons_[stopped] || `by: ${stopped}`}.`;
+    patience: "because the objective no longer improved", "agreement of chains": "because the chains agreed",
+    "number of sweeps": "after the maximum number of sweeps, before all chains agreed" };
+  const words = (data.intervals === "sampled" ? `The chart shows the log-probability of ${last} sampled states, chain after chain. `
+    : `The objective ${ends[0] > ends[1] ? "fell" : "rose"} from ${ends[0].toPrecision(6)} to ${ends[1].toPrecision(6)} in ${last} iterations. `)
+    + `The fit stopped ${reasons_[stopped] || `by ${stopped}`}.`;
   return h("div", {}, h("p", {}, words),
     svg("svg", { viewBox: "0 0 640 225", class: "plot", role: "img", "aria-label": `Objective by iteration. ${words}` },
       svg("line", { x1: 70, y1: 190, x2: 630, y2: 190, class: "axis" }), svg("line", { x1: 70, y1: 20, x2: 70, y2: 190, class: "axis" }),

@@ -33,7 +33,7 @@ function top(i) {
 
 function intervalWords(i) {
   const ends = [items.low[i], items.high[i]].map((end) => percent(end / 1000));
-  return `Between ${ends[0]} and ${ends[1]} of the population would answer ‘${classes[items.label[i]]}’ (90 % interval, ${data.intervals}); `
+  return `Between ${ends[0]} and ${ends[1]} of the population would answer ‘${classes[items.label[i]]}’ (90 % ${data.intervals === "sampled" ? "credible interval" : "interval, approximate"}); `
     + `it is the most common answer with probability ${percent(items.p_top[i])}. `
     + `One more label would narrow the interval by about ${decimal(items.next[i] / 10, 1)} percentage points.`;
 }
@@ -91,7 +91,7 @@ function itemColumns() {
       value: (i) => items.agreed[i], csv: (i) => items.agreed[i] / 1000, cell: (i) => (items.n[i] ? percent(items.agreed[i] / 1000) : "–") },
     { key: "labels", title: "Labels", help: "Number of labels of the item", number: true, minor: true, value: (i) => items.n[i],
       cell: (i) => whole(items.n[i]) },
-    items.next && { key: "next", title: "Narrowing", help: "Percentage points by which one more label is expected to narrow the 90 % interval (full width)", number: true, minor: true,
+    items.next && { key: "next", title: "Gain of a label", help: "Percentage points by which one more label is expected to narrow the 90 % interval, from end to end", number: true, minor: true,
       value: (i) => items.next[i], csv: (i) => items.next[i] / 1000, cell: (i) => decimal(items.next[i] / 10, 1) },
   ].filter(Boolean);
 }
@@ -180,7 +180,7 @@ function sizeBins() {
   const step = Math.max(1, Math.ceil((most - least + 1) / 15));
   const bins = Array.from({ length: Math.floor((most - least) / step) + 1 }, (_, b) => {
     const first = least + b * step;
-    return { title: step > 1 ? `${first}–${first + step - 1} labels` : `${first} labels`, short: String(first), n: 0 };
+    return { title: step > 1 ? `${first}–${first + step - 1} labels` : `${first} label${first === 1 ? "" : "s"}`, short: String(first), n: 0 };
   });
   for (const n of items.n) bins[Math.floor((n - least) / step)].n += 1;
   return bins;

@@ -63,7 +63,6 @@ showGold();
 showClusters();
 showJudges();
 showData();
-showMap();
 showModels();
 navigation();
 links();

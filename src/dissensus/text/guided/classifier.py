@@ -256,7 +256,7 @@ class GuidedClassifier(Estimator):
             self.guide_ = model if same else model.apply(labels)
         clusters = ItemClusters.of(self.guide_, self._annotator_load)
         if clusters is None and self.project != "none":
-            remedy = "set project='none' or use a guide with clusters (FMM, PGM, CBCC, DawidSkene, OneCoin)"
+            remedy = "set project='none' or use a guide with clusters (FMM, PGM, CBCC, DawidSkene)"
             raise ParameterError(f"{type(guide).__name__} has no item clusters to project on; {remedy}")
         return clusters
 
@@ -340,19 +340,6 @@ class GuidedClassifier(Estimator):
         self._check_fitted()
         X, shares = _shares_of_dev((X, y), self.class_vocabulary_, "X", "y")
         return -kl(shares, self.label_distributions(X))
-
-    def cluster_posteriors(self, X: Any) -> Array:
-        """Return P(cluster | prediction), (items, K), which projects the predictions.
-
-        Parameters
-        ----------
-        X
-            Features or texts, one row for each item.
-        """
-        self._check_fitted()
-        if self._projection is None:
-            raise ParameterError("this GuidedClassifier has no projection; set project and fit it again")
-        return self._projection.posteriors(self._predict(X))
 
     def _predict(self, X: Any) -> Array:
         """Return the predictions of the learner, before projection."""
