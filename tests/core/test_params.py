@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, dataclass_transform
 
 import numpy as np
 import pytest
@@ -17,8 +16,8 @@ from dissensus.params import (
     MAX_ITER,
     NONE,
     SEED,
+    Estimator,
     Rule,
-    Setting,
     choice,
     declare,
     fitted,
@@ -29,22 +28,13 @@ from dissensus.params import (
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(fitted,))
-class Root:
+class Root(Estimator):
     """Class with settings."""
 
-    _settings: ClassVar[Mapping[str, Setting]] = {}
-    _arrays: ClassVar[tuple[str, ...]] = ()
     _fitted_by = "mean_"
 
     def __init_subclass__(cls) -> None:
         declare(cls)
-
-    get_params = params.get_params
-    set_params = params.set_params
-    check_params = params.check_params
-    __repr__ = params.representation
-    __sklearn_is_fitted__ = params.is_fitted
-    _check_fitted = params.check_fitted
 
 
 class Inner(Root):

@@ -21,7 +21,7 @@ def write_encoder(
     tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))
     torch.manual_seed(seed)
     sizes |= {"hidden_size": hidden_size, "intermediate_size": 8, "max_position_embeddings": 64}
-    config = BertConfig(len(tokenizer), num_hidden_layers=1, num_attention_heads=1, **sizes)
+    config = BertConfig(vocab_size=len(tokenizer), num_hidden_layers=1, num_attention_heads=1, **sizes)
     BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     model = st.SentenceTransformer(str(folder), device="cpu")  # with mean pooling

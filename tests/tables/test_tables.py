@@ -48,8 +48,8 @@ def stripped(rows: list[Any]) -> list[Any]:
 @pytest.mark.slow
 @settings(max_examples=usually(25, verify=200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=12),
-    st.sampled_from([*reading.TABLE_WRITERS]),
+    rows=st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=12),
+    suffix=st.sampled_from([*reading.TABLE_WRITERS]),
 )
 def test_any_text_survives(rows: list[Any], suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"votes{suffix}"

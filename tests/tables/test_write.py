@@ -93,7 +93,7 @@ def test_label_studio_predictions(tmp_path: Path) -> None:
     assert tasks[0] == {
         "data": {"item": "a", "text": "got <b>wet</b>"},
         "meta": {"distribution": distribution, "entropy": 0.6108643020548935, "n_labels": 5},
-        "predictions": [{"model_version": "v1", "score": 0.7, "result": [result]}],
+        "predictions": [{"model_version": "dissensus", "score": 0.7, "result": [result]}],
     }
     assert [task["data"]["item"] for task in tasks] == COLUMNS["item"]
 
