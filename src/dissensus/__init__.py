@@ -40,11 +40,11 @@ _PUBLIC_NAMES = {
 _SUBMODULES = {name: name for name in ("datasets", "metrics", "text")}
 _SUBMODULES |= {name: f"integrations.{name}" for name in ("training", "mlflow")}
 
-# Functions that the core (docs/architecture.md) needs of rooms that it may not import.
+# Functions and tables that the core (docs/architecture.md) needs of rooms that it may not import.
 register(
     read_annotations="dissensus.importers.read:read_annotations",
-    export_formats="dissensus.importers:export_formats",
-    export_title="dissensus.importers:export_title",
+    export_formats="dissensus.importers:FORMATS",
+    recognise_export="dissensus.importers:recognise",
     embed="dissensus.text.embedding:embed",
     load_labels="dissensus.workflow.run_labels:load_labels",
 )

@@ -52,15 +52,16 @@ def test_its_three_numbers_are_those_of_the_results() -> None:
     peers = rows_of("peers.md")
     head = next(row for row in peers if "**default**" in row)
     mean = dict(zip(head, next(row for row in peers if row[0] == "**mean**"), strict=True))
-    assert f"**{float(mean['**default**']):.1%} accuracy**".replace("%", " %") in README
-    assert f"Dawid–Skene has {float(mean['crowd-kit Dawid–Skene']):.1%} in".replace("%", " %") in README
+    assert f"**{float(mean['**default**']):.1%} accuracy.**".replace("%", " %") in README
+    peer = f"Dawid–Skene finds it for {float(mean['crowd-kit Dawid–Skene']):.1%} ("
+    assert peer.replace("%", " %") in README
     few = [row for row in rows_of("default.md") if len(row) == 11 and row[1] == "4"]
     default, counts = (sum(float(row[column]) for row in few) for column in (2, 6))
     assert len(few) == 9
     assert f"**{1 - default / counts:.0%} lower KL".replace("%", " %") in README
     speed = {(row[0], row[1]): row[2] for row in rows_of("speed.md")}
     faster = float(speed["dawid_skene", "times faster per iteration, on two cores"])
-    assert f"**{faster:.0f} times faster**" in README
+    assert f"**{faster:.0f} times faster.**" in README
     assert float(speed["dawid_skene", "memory over crowd-kit's"]) < 1 / 3
 
 

@@ -78,11 +78,10 @@ def test_reason_mentions_shared_errors_only_with_evidence() -> None:
         other = (truth[:, None] + rng.integers(1, P, (M, N))) % P
         apart = crowd_of(np.where(rng.random((M, N)) < skill, truth[:, None], other), P)
         assert not shared_errors(apart).low > 0
-        assert reason(apart, -2.0).startswith(
-            "annotators make independent errors: the bound of ebcc is 2.0 nats"
-        )
-        assert reason(apart, 0.5).endswith("though the raw labels do not show shared errors")
-    assert reason(together, -2.0).endswith("though the raw labels show shared errors")
+        independent = "annotators make independent errors: the lower bound of ebcc is 2.0 nats"
+        assert reason(apart, -2.0).startswith(independent)
+        assert reason(apart, 0.5).endswith("a direct test of the raw labels does not confirm shared errors")
+    assert reason(together, -2.0).endswith("a direct test of the raw labels indicates shared errors")
 
 
 def test_shared_errors_by_hand() -> None:

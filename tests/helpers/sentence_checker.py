@@ -163,7 +163,11 @@ class Checker:
         assert whole(n) == len(about["parts"][0].about["members"])
 
     def check_finding(self, about: Any) -> None:
-        assert self.text == "a finding of the model, without a simple reason in the raw labels"
+        reasons = (
+            "not enough evidence for a verdict",
+            "by the model; no single pattern in the raw labels shows it",
+        )
+        assert self.text in reasons
 
     def check_views(self, about: Any) -> None:
         self.parsed(r"([Tt]wo|[Tt]hree|\d+) views of similar weight \(\d+( and \d+)+ annotators\).*")
@@ -172,22 +176,32 @@ class Checker:
         self.parsed(r"The annotators form \d+ groups that answer differently\. .*")
 
     def check_agreement(self, about: Any) -> None:
-        words, alpha, _, low, high, advice = self.parsed(
+        words, alpha, _, low, high, agreed, advice = self.parsed(
             r"(.+): Krippendorff's α is (-?[\d.]+)( \(95 % interval (-?[\d.]+) to (-?[\d.]+)\))?\."
-            r"( Keep .*)?"
+            rf"(?: Two annotators of an item agree with probability {SHARE}\.)?( Keep .*)?"
         )
+        if agreed:
+            by_item: dict[int, list[tuple[int, int]]] = defaultdict(list)
+            for m, who, p in self.rows:
+                by_item[m].append((who, p))
+            pairs = [pair for labels in by_item.values() for pair in combinations(labels, 2)]
+            equal = [a[1] == b[1] for a, b in pairs if a[0] != b[0]]
+            self.share(agreed, sum(equal) / len(equal))
         value = self.alpha()
         assert abs(float(alpha) - value) <= 0.005 + 1e-9
         if low:
             assert float(low) - 0.005 <= value <= float(high) + 0.005
-        marks = [(0.8, "Annotators agree well"), (0.667, "Enough agreement for tentative conclusions")]
-        marks += [(0.2, "Annotators disagree often"), (0.0, "Agreement is only slightly above chance")]
-        marks += [(-9.0, "Annotators agree less than by chance")]
+        beyond = "Agreement beyond chance is"
+        marks = [(0.8, f"{beyond} high"), (0.667, f"{beyond} enough for tentative conclusions")]
+        marks += [(0.2, f"{beyond} low"), (0.0, "Agreement is only slightly above chance")]
+        marks += [(-9.0, "Agreement is below chance")]
         assert (advice is not None) == (value < 0.667)
         assert words == next(level for mark, level in marks if value >= mark)
 
     def check_rivals(self, about: Any) -> None:
-        share, *rivals = self.parsed(rf"{SHARE} of all disagreements are between {NAME} and {NAME}\.")
+        share, *rivals = self.parsed(
+            rf"{SHARE} of all pairs of different labels of an item are {NAME} and {NAME}\."
+        )
         pairs: Counter[frozenset[str]] = Counter()
         for counts in self.counts.values():
             for (c, i), (k, j) in combinations(counts.items(), 2):
@@ -217,8 +231,9 @@ class Checker:
 
     def check_check(self, about: Any) -> None:
         n, share, points, inside = self.parsed(
-            rf"Check {NUMBER} annotators? \({SHARE} of the labels\): .*\. Others agree with "
-            r"(?:them|this annotator) (\d+) percentage points less often than with one another\."
+            rf"Check {NUMBER} annotators? \({SHARE} of the labels\): .*\. The others agree with "
+            r"(?:them|this annotator) (\d+) percentage points less often than with one another\. "
+            r"Read the evidence before you exclude anyone\."
             r"(?: (\d+|All) of them are in group \w+ \(see Groups in the report\), "
             r"which may hold a minority view\.)?"
         )
@@ -236,7 +251,7 @@ class Checker:
 
     def check_adjudicate(self, about: Any) -> None:
         (n,) = self.parsed(
-            rf"Adjudicate {NUMBER} items?: each has 4 or more labels,(?: and)? its two most frequent "
+            rf"Adjudicate {NUMBER} items?: (?:each|it) has 4 or more labels,(?: and)? its two most frequent "
             r"answers are at most 20 percentage points apart"
             r"(?:, and the model is unsure which is more common)?\. Have .*"
         )
@@ -247,8 +262,10 @@ class Checker:
             assert top[0] - top[1] <= 0.2 * sum(top) + 1e-9
 
     def check_more(self, about: Any) -> None:
-        n, labels, other_labels, share, other_share = self.parsed(
-            rf"Collect more labels for {NUMBER} items?\.(?: (?:It has|They have) ([\d.,]+) labels?"
+        n, by_all, labels, other_labels, share, other_share = self.parsed(
+            rf"Collect more labels for {NUMBER} items?"
+            r"( from new annotators: the present ones have labelled all of them)?\."
+            r"(?: (?:It has|They have) ([\d.,]+) labels?"
             r"(?: each| on average)?(?: \(other items: ([\d.]+)\))?\.)?"
             rf"(?: (?:Its|On average, their) most frequent answers? (?:has|have) {SHARE} of the labels "
             rf"\(other items: {SHARE}\)\.)?"
@@ -256,6 +273,7 @@ class Checker:
         items = set(about["items"].tolist())
         others = [m for m, counts in self.counts.items() if m not in items and counts]
         assert whole(n) == len(items)
+        assert (by_all is not None) == all(len(self.answers[m]) == len(self.people) for m in items)
         assert labels or share
         if labels:
             mean = self.labels_of(items).total() / len(items)
@@ -371,7 +389,7 @@ class Checker:
 
     def check_contrast(self, about: Any) -> None:
         n, name, first, second = self.parsed(
-            rf"On {NUMBER} items? of (?:cluster \d+|true class ‘.*?’) that both groups labelled, "
+            rf"On {NUMBER} items? of (?:item cluster \d+|true class ‘.*?’) that both groups labelled, "
             rf"group \w+ chooses {NAME} in {SHARE} of its labels and group \w+ in {SHARE}\."
         )
         sides = [set(side.tolist()) for side in about["groups"]]

@@ -224,6 +224,6 @@ def test_notes_on_repeated_rows_and_gold() -> None:
 
 
 def test_reading_of_alpha() -> None:
-    words = {0.85: "agree well", 0.7: "tentative", 0.3: "often", 0.0: "only slightly above chance"}
-    for alpha, text in (words | {-0.01: "less than by chance", math.nan: "cannot"}).items():
+    words = {0.85: "is high", 0.7: "tentative", 0.3: "is low", 0.0: "only slightly above chance"}
+    for alpha, text in (words | {-0.01: "below chance", math.nan: "cannot"}).items():
         assert text in reading(alpha)

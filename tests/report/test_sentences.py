@@ -138,10 +138,10 @@ def two_camps(swap: bool, n_items: int = 40) -> ds.Annotations:
 
 def test_crowd_sentences_are_withheld_without_their_condition() -> None:
     assert sentences.agreement_sentence(math.nan, math.nan, math.nan) is None
-    assert "Annotators disagree often" in str(sentences.agreement_sentence(0.5, 0.4, 0.6))
+    assert "Agreement beyond chance is low" in str(sentences.agreement_sentence(0.5, 0.4, 0.6))
     assert sentences.rivals_sentence(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]), ABC) is None
     most = sentences.rivals_sentence(np.array([[2, 2, 0], [0, 1, 1]]), ABC)
-    assert most == f"80{NB}% of all disagreements are between ‘a’ and ‘b’."
+    assert most == f"80{NB}% of all pairs of different labels of an item are ‘a’ and ‘b’."
     assert sentences.rivals_sentence(np.array([[2, 2], [1, 1]]), ["a", "b"]) is None  # trivial
     assert sentences.parts_sentence(1, 10, 10) is None
     assert sentences.parts_sentence(2, 6, 10) is not None
@@ -292,7 +292,7 @@ def test_only_five_annotators_are_named() -> None:
     votes = Votes.of(ds.Annotations.from_arrays(item, annotator, (item + (annotator > 14)) % 2))
     names, load = [str(n) for n in range(24)], np.full(24, 30)
     for codes, text in ((range(22, 24), "22 and 23"), (range(15, 24), "15, 16, 17, 18, 19 and 4 more")):
-        assert f"): {text}. Others" in str(sentences.check_sentence(votes, np.array(codes), names, load))
+        assert f"): {text}. The others" in str(sentences.check_sentence(votes, np.array(codes), names, load))
 
 
 def test_full_verification_reads_all_datasets() -> None:

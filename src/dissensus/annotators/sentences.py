@@ -91,13 +91,15 @@ def listed(parts: Sequence[str]) -> str:
 # ---- the whole crowd ----------------------------------------------------------------------------------
 
 
-def agreement_sentence(alpha: float, low: float, high: float) -> Sentence | None:
-    """Describe the agreement of the annotators."""
+def agreement_sentence(alpha: float, low: float, high: float, pairs: float | None = None) -> Sentence | None:
+    """Describe the agreement of the annotators; ``pairs``: probability that two labels of an item agree."""
     if math.isnan(alpha):
         return None
     level = reading(alpha)
     interval = "" if math.isnan(low) else f" (95\u00a0% interval {low:.2f} to {high:.2f})"
     text = f"{level[0].upper()}{level[1:]}: Krippendorff's α is {alpha:.2f}{interval}."
+    if pairs is not None:
+        text += f" Two annotators of an item agree with probability {percent(pairs)}."
     advice = " Keep the distribution of answers along with the label, or clarify the guidelines."
     return Sentence(text + advice * (alpha < MIN_ALPHA), "agreement")
 
@@ -111,7 +113,8 @@ def rivals_sentence(counts: NDArray[Any], names: Sequence[str]) -> Sentence | No
         return None
     a, b = divmod(int(pairs.argmax()), len(names))
     share = percent(float(pairs.max()) / total)
-    text = f"{share} of all disagreements are between {quoted(names[a])} and {quoted(names[b])}."
+    pair = f"{quoted(names[a])} and {quoted(names[b])}"
+    text = f"{share} of all pairs of different labels of an item are {pair}."
     return Sentence(text, "rivals", classes=(a, b))
 
 
@@ -150,9 +153,9 @@ def check_sentence(
     share = percent(float(load[annotators].sum() / max(load.sum(), 1)))
     listing = [names[code] for code in annotators[:MAX_NAMES]] + [f"{n - MAX_NAMES:,} more"] * (n > MAX_NAMES)
     text = (
-        f"Check {count(n, 'annotator')} ({share} of the labels): {listed(listing)}. Others agree with "
+        f"Check {count(n, 'annotator')} ({share} of the labels): {listed(listing)}. The others agree with "
         f"{'them' if n > 1 else 'this annotator'} {100 * gap.value:.0f} percentage points less often than "
-        "with one another."
+        "with one another. Read the evidence before you exclude anyone."
     )
     members = None
     for letter, codes in (groups or {}).items():
@@ -179,7 +182,8 @@ def adjudicate_sentence(counts: NDArray[Any], items: Indices, *, unsure: bool = 
     if not len(items):
         return None
     text = (
-        f"Adjudicate {count(len(items), 'item')}: each has {MIN_LABELS_TO_ADJUDICATE} or more labels,"
+        f"Adjudicate {count(len(items), 'item')}: {'each' if len(items) > 1 else 'it'} has "
+        f"{MIN_LABELS_TO_ADJUDICATE} or more labels,"
         f"{'' if unsure else ' and'} its two most frequent answers are at most {100 * MAX_TIE_GAP:.0f} "
         f"percentage points apart{', and the model is unsure which is more common' if unsure else ''}. Have "
         "an expert decide, or keep both answers."
@@ -187,8 +191,11 @@ def adjudicate_sentence(counts: NDArray[Any], items: Indices, *, unsure: bool = 
     return Sentence(text, "adjudicate", items=items)
 
 
-def more_sentence(counts: NDArray[Any], items: Indices) -> Sentence | None:
-    """Report items that need labels, if they have fewer labels, or less agreement, than the other items."""
+def more_sentence(counts: NDArray[Any], items: Indices, *, by_all: bool = False) -> Sentence | None:
+    """Report items that need labels, if they have fewer labels, or less agreement, than the other items.
+
+    ``by_all``: every annotator has labelled all of them.
+    """
     if not len(items):
         return None
     rest = np.setdiff1d(np.flatnonzero(counts.sum(axis=1) > 0), items)
@@ -204,7 +211,8 @@ def more_sentence(counts: NDArray[Any], items: Indices) -> Sentence | None:
         answers = "Its most frequent answer has" if single else "On average, their most frequent answers have"
         share, others = percent(float(top.mean())), percent(float(top_rest.mean()))
         facts += f" {answers} {share} of the labels (other items: {others})."
-    text = f"Collect more labels for {count(len(items), 'item')}.{facts}"
+    who = " from new annotators: the present ones have labelled all of them" if by_all else ""
+    text = f"Collect more labels for {count(len(items), 'item')}{who}.{facts}"
     return Sentence(text, "more", items=items) if facts else None
 
 

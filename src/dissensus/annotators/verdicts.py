@@ -147,7 +147,9 @@ class AnnotatorVerdicts(TableResult):
         number = {2: "two", 3: "three"}.get(self.n_equal, str(self.n_equal))
         sizes = " and ".join(f"{len(view.members)}" for view in self.views[: self.n_equal])
         second = [view.words for view in self.views[1:2] if view.words]
-        difference = f": those with the second view {second[0]}" if second else ""
+        people = [str(self.annotator[n]) for n in self.views[1].members]
+        people = people if len(people) <= sentences.MAX_NAMES else [f"the {len(people):,} of the second view"]
+        difference = f": {sentences.listed(people)} {second[0]}" if second else ""
         neither = "neither" if self.n_equal == 2 else "none"
         text = f"{number} views of similar weight ({sizes} annotators), {neither} a minority{difference}"
         return Sentence(text, "views", parts=second)
@@ -373,7 +375,9 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
             text = f"one of {len(view.members)} annotators who {view.words}"
             reason = Sentence(text, "member", parts=[view.words])
         if reason is None and verdict != TYPICAL:
-            reason = Sentence("a finding of the model, without a simple reason in the raw labels", "finding")
+            text = "no single pattern in the raw labels shows it"
+            text = "not enough evidence for a verdict" if verdict == FEW else f"by the model; {text}"
+            reason = Sentence(text, "finding")
         parts = [part for part in (reason, sentences.standing_sentence(n, agreement)) if part]
         verdicts.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
 

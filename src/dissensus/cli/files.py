@@ -30,7 +30,9 @@ def import_labels(
     duplicates: Annotated[str, option("RULE", "Repeated labels: keep, first, last or error.")] = "keep",
     missing_words: Annotated[list[str], option("NA,…", "Words that stand for a missing label.")] = [],
     ignore_case: Annotated[bool, option(None, "Ignore the case of classes.", "--ignore-case")] = False,
-    keep_rejected: Annotated[bool, option(None, "Keep rejected answers too.", "--keep-rejected")] = False,
+    keep_rejected: Annotated[
+        bool, option(None, "Keep answers that were marked as rejected in the tool.", "--keep-rejected")
+    ] = False,
     encoding: Annotated[str | None, option("NAME", "Text encoding, if it is not UTF-8.")] = None,
     items_to: Annotated[Path | None, option("FILE", "Also write a table of the items.")] = None,
     memory: Annotated[str | None, option("SIZE", "Memory limit for building a store.")] = None,

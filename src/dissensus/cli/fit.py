@@ -36,8 +36,8 @@ def fit(
     annotator_clusters: opt.AnnotatorClusters = None,
     set: opt.SetOption = [],
     estimate: Annotated[str, option("WHAT", "population, annotators or truth.")] = "population",
-    represent: Annotated[list[str], option("COLUMN=VALUE", "Estimate the answers of such annotators.")] = [],
-    fast: Annotated[bool, option(None, "Skip sampled models; takes seconds.", "--fast")] = False,
+    represent: Annotated[list[str], option("COLUMN=VALUE", "Population to estimate (see above).")] = [],
+    fast: Annotated[bool, option(None, "Skip models fitted by MCMC; takes seconds.", "--fast")] = False,
     thorough: Annotated[bool, option(None, "Also try the slow model 'latent'.", "--thorough")] = False,
     test_size: Annotated[float, option("SHARE", "Share of labels held out to compare models.")] = 0.2,
     seed: opt.Seed = 0,
@@ -61,10 +61,12 @@ def fit(
 
     The results go to the directory votes-refined for a file votes.csv, unless -o names another one.
 
-    --estimate population: the share of each answer in the population that the annotators come from;
-    annotators: the share of each answer among these annotators; truth: the one right answer to each item.
+    --estimate population: the share of each class in the population that the annotators come from;
+    annotators: the same, by the model that best predicts the label of a given annotator; truth: the one
+    right class of each item.
 
-    --represent country=DE: as if all annotators were from DE; the column is in the table of --annotators.
+    --represent country=DE: the population consists of annotators with country DE in the table of
+    --annotators; labels of other annotators still inform the model about the items.
     """
     from dissensus.models import build_model
     from dissensus.params import n_bytes
@@ -192,7 +194,7 @@ def _show_model(run: Refinement) -> None:
     stopped, settled = run.model.stopped_, getattr(run.model, "converged_items_", None)
     if settled is not None:
         say(f"The chains agree on {settled:.0%} of the items (split-R̂ ≤ 1.1)")
-    how = "closed form, no iterations" if stopped == "closed form" else f"stopped by {stopped}"
+    how = "closed form, no iterations" if stopped == "closed form" else f"stopped: {stopped}"
     say(f"Model: {run.model} ({how})")
     if run.reason:
         say(f"Why: {run.reason}")

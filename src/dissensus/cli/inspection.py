@@ -88,11 +88,12 @@ def _show_verdicts(table: dict[str, Any], views: str) -> None:
             bias = format_bias(table["bias_of"][n], table["bias"][n], table["bias_error"][n])
             annotator, evidence = str(table["annotator"][n]), str(table["evidence"][n])
             rows.append([annotator, verdict, chance, int(table["n_labels"][n]), agreement, bias, evidence])
-    title = f"Annotators (up to {ANNOTATORS_PER_VERDICT} per verdict, most biased first)"
+    others = f", {len(verdicts) - len(rows):,} more with -o FILE" * (len(verdicts) > len(rows))
+    title = f"Annotators (up to {ANNOTATORS_PER_VERDICT} per verdict, clearest bias first{others})"
     names = ["annotator", "verdict", "probability", "labels", "model agreement", "bias", "evidence"]
     show_table(title, names, rows)
-    say("Model agreement: probability of giving the population's answer")
-    say("Bias: difference from other annotators on the same items, with its 95 % margin")
+    say("Model agreement: probability of giving the same label as a random member of the population")
+    say("Bias: difference from other annotators on the same items, with its 95 % margin (pp: points)")
 
 
 def format_bias(class_name: str, bias: float, error: float) -> str:
@@ -101,7 +102,7 @@ def format_bias(class_name: str, bias: float, error: float) -> str:
         return "–"
     if not class_name:
         return f"{bias:+.2f}" + ("" if error != error else f" ± {error:.2f}")
-    return f"{class_name} {bias:+.0%}" + ("" if error != error else f" ± {error:.0%}")
+    return f"{class_name} {100 * bias:+.0f}" + ("" if error != error else f" ± {100 * error:.0f}") + " pp"
 
 
 # ---- plan ---------------------------------------------------------------------------------------------
@@ -117,8 +118,8 @@ def plan(
     items: opt.ItemTable = None,
     annotators: opt.AnnotatorTable = None,
     budget: Annotated[int | None, option("N", "Total number of labels to collect.")] = None,
-    each: Annotated[int | None, option("N", "Number of new labels for each item.")] = None,
-    target_interval: Annotated[float | None, option("WIDTH", "Target width of the items' intervals.")] = None,
+    each: Annotated[int | None, option("N", "Number of new labels for each item, within the budget.")] = None,
+    target_interval: Annotated[float | None, option("WIDTH", "Target width of the 90 % intervals.")] = None,
     target_alpha_width: Annotated[float | None, option("WIDTH", "Target width of the interval of α.")] = None,
     output: Annotated[Path | None, option("FILE", "File for the next batch.", "--output", "-o")] = None,
     tool: Annotated[str, option("TOOL", "table, label-studio, argilla or prodigy.", "--for")] = "table",
@@ -156,7 +157,7 @@ def plan(
     rows = list(zip(*cells, strict=True))[:QUEUE_ROWS]
     if rows:
         title = f"First {len(rows)} of {count(len(batch), 'item')}"
-        show_table(title, ["item", "action", "labels", "reason"], rows)
+        show_table(title, ["item", "action", "labels to add", "reason"], rows)
     if batch.n_by_all:
         more_items = count(batch.n_by_all, "more item")
         note(f"{more_items} need labels by new annotators: all reliable ones have labelled them")

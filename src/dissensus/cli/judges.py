@@ -30,13 +30,16 @@ def judges(
     annotators: opt.AnnotatorTable = None,
     judges: Annotated[list[str], option("WHO", "Ids, a pattern such as 'gpt*', or COLUMN=VALUE.")] = [],
     epsilon: Annotated[float, option("E", "Tolerance in favour of a judge, usually 0.1 to 0.2.")] = 0.15,
-    by: Annotated[str | None, option("COLUMN", "Class shares by this column of --items, too.")] = None,
+    by: Annotated[
+        str | None, option("COLUMN", "Also estimate class shares for each value of this column of --items.")
+    ] = None,
     output: opt.OutputTable = None,
     as_json: opt.Json = False,
 ) -> None:
     """Compare language models with human annotators.
 
-    Without --judges, the column kind of --annotators names the judges (llm), or else their names do.
+    Without --judges, annotators with kind llm in the table of --annotators are judges. Without such a
+    column, judges are recognised by their names (gpt…, claude…).
     """
     from dissensus.judges.report import judge_report
     from dissensus.tables.results import write_json

@@ -27,9 +27,11 @@ LabelFile = Annotated[Path, argument("FILE", "Labels: a table, an export of a to
 LabelsOrRun = Annotated[Path, argument("FILE|RUN", "File of labels, or directory of a finished run.")]
 ItemColumn = Annotated[str | None, option("NAME", "Column of item ids.")]
 AnnotatorColumn = Annotated[
-    list[str], option("NAME", "Column of annotator ids, or of each annotator's labels.")
+    list[str], option("NAME", "Column of annotator ids; in a wide table, repeat it for each annotator.")
 ]
-LabelColumn = Annotated[list[str], option("NAME", "Column of labels, or of each class's counts.")]
+LabelColumn = Annotated[
+    list[str], option("NAME", "Column of labels; in a table of counts, repeat it for each class.")
+]
 Kind = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
 LabelTypes = Annotated[Kind | None, option("TYPE", "nominal, ordinal, numeric, multi or pairwise.")]
 Classes = Annotated[list[str], option("A,B,…", "All classes; an ordered scale: 'low<mid<high'.")]
@@ -192,11 +194,13 @@ def resumable(has_progress: Callable[[], bool], message: str) -> Iterator[None]:
 OutputDirectory = Annotated[Path | None, option("DIR", "Output directory.", "--output", "-o")]
 OutputTable = Annotated[Path | None, option("FILE", "Output: .csv, .jsonl or .parquet.", "--output", "-o")]
 Json = Annotated[bool, option(None, "Print the result as JSON.", "--json")]
-Force = Annotated[bool, option(None, "Write even if DIR holds files of other programs.", "--force")]
-SafeCsv = Annotated[bool, option(None, "Put ' before formulas of spreadsheets.", "--safe-csv")]
+Force = Annotated[bool, option(None, "Write to DIR even if dissensus did not create it.", "--force")]
+SafeCsv = Annotated[
+    bool, option(None, "Put ' before cells that a spreadsheet would run as formulas.", "--safe-csv")
+]
 NoReport = Annotated[bool, option(None, "Do not write the HTML report.", "--no-report")]
 Title = Annotated[str | None, option("TEXT", "Title of the report.")]
-Anonymise = Annotated[bool, option(None, "Replace annotator ids with numbers.", "--anonymise")]
+Anonymise = Annotated[bool, option(None, "Replace annotator ids with numbers in the output.", "--anonymise")]
 
 
 def command_line() -> str:

@@ -32,10 +32,12 @@ def recover(
     item_clusters: opt.ItemSizes = "6,12",
     annotator_clusters: opt.AnnotatorSizes = "4,8",
     labels_shown: Annotated[
-        str, option("LIST", "Labels shown per item: 1,2,4.", "--labels-shown", "-r")
+        str, option("LIST", "Labels per item that models are fitted to: 1,2,4.", "--labels-shown", "-r")
     ] = "",
-    draws: Annotated[int, option("N", "Number of random choices of these labels.")] = 5,
-    weight_by: Annotated[str | None, option("UNIT", "Equal weight for 'labels' or 'annotators'.")] = None,
+    draws: Annotated[int, option("N", "Number of random subsets of labels.")] = 5,
+    weight_by: Annotated[
+        str | None, option("UNIT", "Count every label equally (labels), or every annotator (annotators).")
+    ] = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,
     output: opt.OutputDirectory = None,

@@ -30,7 +30,9 @@ def select(
     annotator_clusters: opt.AnnotatorSizes = None,
     grid: Annotated[list[str], option("NAME=LIST", "Values to try; repeatable.", "--grid", "-g")] = [],
     set: opt.SetOption = [],
-    criterion: Annotated[str, option("NAME", "held-out, or dev (labels of other items).")] = "held-out",
+    criterion: Annotated[
+        str, option("NAME", "held-out: labels hidden from FILE; dev: labels of other items (--dev).")
+    ] = "held-out",
     dev: Annotated[Path | None, option("FILE", "File of labels of other items, for --criterion dev.")] = None,
     test_size: Annotated[float, option("SHARE", "Share of the labels that are held out.")] = 0.2,
     repeats: Annotated[int, option("N", "Number of splits on which the best settings are compared.")] = 5,

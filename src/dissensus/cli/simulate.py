@@ -94,7 +94,7 @@ DEMO_STORY = (
     "Some readers are strict; a quarter hear coded insults that the others miss; a few click at random.",
     "What would all readers of the platform say?",
 )
-DEMO_COLUMNS = ("model", "KL to the population", "95 % interval", "top class right", "log P(hidden labels)")
+DEMO_COLUMNS = ("model", "KL to the population", "95 % interval", "top class right", "log P(hidden label)")
 
 
 @opt.command("dissensus demo", "dissensus demo --seed 3 -o demo-output")
@@ -123,7 +123,7 @@ def demo(seed: opt.Seed = 0, output: opt.OutputDirectory = None, force: opt.Forc
     sizes = {"readers": labels.n_annotators, "comments": labels.n_items, "each": comments.READERS_PER_COMMENT}
     say(*(line.format(**sizes) for line in DEMO_STORY), "")
     show_table("How close each model comes to the population", list(DEMO_COLUMNS), rows, best=0)
-    say("KL in nats: lower is better. log P: higher is better.")
+    say("KL in nats: lower is better. log P: mean over hidden labels, given the item; higher is better.")
     say(*explain(run, rows), "")
     say(f"Refined labels: {directory / 'refined' / 'labels.csv'}")
     say(f"The labels and the population's answers: {directory / 'crowd'}")
@@ -139,8 +139,8 @@ def compare(run: Refinement, population: Array) -> list[list[Any]]:
 
     models: dict[str, Any] = {"raw counts": (EmpiricalDistribution(smoothing=0.0), None)}
     # The best settings of a model come last and replace the others.
-    for candidate in sorted(run.held_out, key=lambda row: row.score):
-        models[name_of(candidate.model)] = candidate.model, candidate.score
+    for candidate in sorted(run.held_out, key=lambda row: row.score_items):
+        models[name_of(candidate.model)] = candidate.model, candidate.score_items
     rows: list[list[Any]] = []
     for name, (model, hidden) in models.items():
         shares = model.fit(run.annotations).label_distributions_

@@ -459,9 +459,10 @@ def reason(annotations: Annotations, difference: float) -> str:
     """Explain the choice by the bounds, and mention shared errors if the raw labels confirm them."""
     shared = shared_errors(annotations)
     side = "above" if difference > 0 else "below"
-    bounds = f"the bound of ebcc is {abs(difference):,.1f} nats {side} that of ibcc"
+    bounds = f"the lower bound of ebcc is {abs(difference):,.1f} nats {side} that of ibcc"
     if difference > 0 and shared.low > 0:
         return f"annotators make the same errors: {bounds}"
     if difference <= 0 and not shared.low > 0:
         return f"annotators make independent errors: {bounds}"
-    return f"{bounds}, though the raw labels {'do not show' if difference > 0 else 'show'} shared errors"
+    finding = "does not confirm" if difference > 0 else "indicates"
+    return f"{bounds}; a direct test of the raw labels {finding} shared errors"

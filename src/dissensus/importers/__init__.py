@@ -118,17 +118,6 @@ def load_export(path: str | Path, *, format: str | None = None, **settings: Any)
 # ---- recognising the tool that wrote a file -----------------------------------------------------------
 
 
-def export_formats() -> tuple[str, ...]:
-    """Return the names of the formats that can be imported."""
-    return tuple(FORMATS)
-
-
-def export_title(path: Path) -> str | None:
-    """Return the title of the format of a file; None if it is not an export."""
-    name = recognise(path)
-    return None if name is None else FORMATS[name].title
-
-
 def recognise(path: str | Path) -> str | None:
     """Return the name of the export format, or None for a file that should be read as a plain table.
 

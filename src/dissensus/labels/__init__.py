@@ -32,18 +32,18 @@ NOT_LABELS = {
     "Series",
 }
 
-_locations: dict[str, str] = {}  # name -> "module:function"
+_locations: dict[str, str] = {}  # name -> "module:attribute"
 
 
 def register(**locations: str) -> None:
-    """Register functions by location: ``register(embed="dissensus.text.embedding:embed")``."""
+    """Register functions and tables by location: ``register(embed="dissensus.text.embedding:embed")``."""
     _locations.update(locations)
 
 
 def provided(name: str) -> Any:
-    """Return a registered function."""
-    module, function = _locations[name].split(":")
-    return getattr(importlib.import_module(module), function)
+    """Return a registered function or table."""
+    module, attribute = _locations[name].split(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def is_source(data: Any) -> bool:

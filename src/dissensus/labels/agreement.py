@@ -289,12 +289,12 @@ def reading(value: float) -> str:
     if math.isnan(value):
         return "cannot be computed: no two labels to compare, or one class only"
     if value >= 0.8:
-        return "annotators agree well"
+        return "agreement beyond chance is high"
     if value >= 0.667:
-        return "enough agreement for tentative conclusions"
+        return "agreement beyond chance is enough for tentative conclusions"
     if value >= 0.2:
-        return "annotators disagree often"
-    return "agreement is only slightly above chance" if value >= 0 else "annotators agree less than by chance"
+        return "agreement beyond chance is low"
+    return "agreement is only slightly above chance" if value >= 0 else "agreement is below chance"
 
 
 def item_groups(n_items: int, n_cells: int) -> list[NDArray[np.bool_]]:

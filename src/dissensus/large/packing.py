@@ -303,9 +303,9 @@ def list_files(paths: Any) -> list[Path]:
                 continue
             if parts:
                 refuse_pipe(file)
-            export = provided("export_title")(file) if file.is_file() else None
+            export = provided("recognise_export")(file) if file.is_file() else None
             if export is not None:
-                raise _not_long(str(file), export)
+                raise _not_long(str(file), provided("export_formats")[export].title)
             files.append(file)
         if len(files) == n_before:
             raise DataError(f"{path}: the directory contains no files; check the path")

@@ -202,7 +202,7 @@ def _contrasts(
         a, b, gap = _widest(tables[:, inside], rarity)
         members = np.flatnonzero(group == codes[a]), np.flatnonzero(group == codes[b])
         letters = str(groups[a]["name"]), str(groups[b]["name"])
-        cluster = f"true class {sentences.quoted(names[k])}" if true_classes else f"cluster {k + 1}"
+        cluster = f"true class {sentences.quoted(names[k])}" if true_classes else f"item cluster {k + 1}"
         says = sentences.contrast_sentence(votes, members, letters, inside, names, cluster)
         if says is not None:
             both = (tables[[a, b]][:, inside].sum(axis=2) > 0).all(axis=0)  # items of the sentence

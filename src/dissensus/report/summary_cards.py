@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators import sentences
-from dissensus.annotators.plan import Findings
+from dissensus.annotators.plan import Findings, people_left
 from dissensus.annotators.sentences import Sentence, count
 from dissensus.annotators.verdicts import ANNOTATORS_FILE
 from dissensus.errors import DataError
@@ -39,24 +39,26 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
         _card(
             "Items with a clear answer",
             clear,
-            "At least two thirds of the labels (or of the population) are one answer",
+            "At least two thirds of the labels (or of the population) give the same answer",
         ),
         _card("Items to adjudicate", adjudicate, tied),
     ]
     if findings.votes is not None:
         note = "Agreement with the others far below the median"
         if findings.verdicts is not None:
-            note = "Spam, systematic errors, or agreement far below the median"
+            note = (
+                "Spam, systematic errors, or too few labels for a verdict and agreement far below the median"
+            )
         check = [(f"{findings.check.sum():,}", "annotators", "check", "")]
         cards.append(_card("Annotators to check", check, note))
     widths = findings.narrowing()
     if widths is not None:
-        # mean half-width of the interval of the label's share, in percentage points
-        now, after = (100 * float(width.mean()) / 2 for width in widths)
+        # mean width of the interval of the label's share, in percentage points
+        now, after = (100 * float(width.mean()) for width in widths)
         digits = 0 if round(now) != round(after) else 1
-        halves = {"now": now, "with one more": after}
-        numbers = [(f"±{half:.{digits}f}", "items", "more", when) for when, half in halves.items()]
-        note = "Mean half-width of the 90\u00a0% interval of the label’s share, in percentage points"
+        means = {"now": now, "with one more": after}
+        numbers = [(f"{mean:.{digits}f} pp", "items", "more", when) for when, mean in means.items()]
+        note = "Mean width of the 90\u00a0% interval of the label’s share, in percentage points"
         cards.append(_card("Effect of one more label per item", numbers, note))
     if gold is not None:
         sources = (("raw", "most frequent label"), ("model", "model"))
@@ -75,7 +77,7 @@ def steps(
 ) -> list[Content]:
     """Return sentences on problems and what to do about them, each with a link; the most serious first."""
     annotations, classes = findings.annotations, [str(name) for name in findings.annotations.classes]
-    alpha = described.alpha, described.alpha_low, described.alpha_high
+    alpha = described.alpha, described.alpha_low, described.alpha_high, described.pairwise_agreement
     parts = described.n_parts, described.largest_part_items, described.n_items
     contested = ("items", "contested", "Show items without a clear answer")
     rows: list[tuple[Any, tuple[str, str, str]]] = []
@@ -93,7 +95,9 @@ def steps(
         rows.append((contrast, ("groups", "", "Show the groups")))
     unsure, tied = findings.intervals is not None, np.flatnonzero(findings.adjudicate)
     adjudicate = sentences.adjudicate_sentence(annotations.counts, tied, unsure=unsure)
-    more = sentences.more_sentence(annotations.counts, np.flatnonzero(findings.more))
+    everyone = np.ones(annotations.n_annotators, dtype=bool)
+    by_all = not people_left(annotations, everyone)[findings.more].any()
+    more = sentences.more_sentence(annotations.counts, np.flatnonzero(findings.more), by_all=by_all)
     rows += [
         (sentences.parts_sentence(*parts), ("", "", "")),
         (gold["words"] if gold else None, ("items", "wrong", "Show items that differ from gold")),

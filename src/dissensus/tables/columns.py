@@ -114,8 +114,9 @@ def guess_note(columns: Mapping[str, str], chosen: Collection[str]) -> str:
     if all(role in chosen or plain[role] in (role, _CROWD_KIT_NAMES.get(role)) for role in columns):
         return ""
     read = ", ".join(f"{role} from {quoted(name)}" for role, name in columns.items())
-    options = ", ".join(setting(_OPTIONS.get(role, role)) for role in columns)
-    return f"read {read}; if that is wrong, name the column with {options}"
+    roles = [role for role in columns if role != "text"]
+    note = f"read {read}; if that is wrong, name the column with {', '.join(map(setting, roles))}"
+    return f"{note}; for the text, use {setting('text_column')}" if "text" in columns else note
 
 
 def refuse_several_missing(columns: Sequence[str], options: Any, source: str) -> None:

@@ -88,7 +88,7 @@ def open_file(source: Source, format: str | None = None) -> StreamedTable:
         from dissensus.tables.delimited import DelimitedTable
 
         return DelimitedTable(source, "\t" if format == "tsv" else None)
-    choices = (*INPUT_FORMATS, "wide", "counts", *provided("export_formats")())
+    choices = (*INPUT_FORMATS, "wide", "counts", *provided("export_formats"))
     raise bad_choice("read_annotations", "format", choices, kind)
 
 

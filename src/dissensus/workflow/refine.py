@@ -124,10 +124,10 @@ def fit(
 
     This is what ``dissensus fit`` does.
 
-    ``estimate`` is the quantity of interest: what the ``"population"`` would answer about an item; what these
-    ``"annotators"`` would answer; or the correct class, the ``"truth"``. Candidates are compared by their
-    predictions of that quantity. For the truth, gold labels are training data, and ``"auto"`` is
-    ``choose_truth`` (evaluate/compare.py).
+    ``estimate`` is the question: how the ``"population"`` would label an item; how each of these
+    ``"annotators"`` would; or which class is the ``"truth"``. Candidates are compared by their predictions of
+    hidden labels, given the item (``"population"``) or the item and the annotator. For the truth, gold labels
+    are training data, and ``"auto"`` is ``choose_truth`` (evaluate/compare.py).
 
     ``represent`` restricts the population to annotators with certain attributes, as in ``{"kind": "human"}``.
     Then ``"auto"`` is HPGM, the model that supports it, and only labels of these annotators are held out.
@@ -210,7 +210,7 @@ def fit(
         if converged < MIN_CONVERGED_SHARE:
             warn(
                 f"the chains agree on {converged:.0%} of the items (split-R̂ ≤ 1.1); for the others, the "
-                "intervals are wide enough for all chains; more sweeps (the setting n_sweeps) may help"
+                "intervals cover all chains; more sweeps (setting n_sweeps) may help"
             )
         share, reason = test_size or TEST_SIZE, chosen.reason or reason
         run = Refinement(annotations, fitted, chosen.table, reason, seed, seconds, share, estimate)

@@ -35,7 +35,7 @@ function confusion(n) {
       ...row.map((value) => paint(h("td", {}, (100 * value / total).toFixed(0)), value / total)),
       h("td", { class: "total" }, total.toFixed(0)));
   }).filter(Boolean);
-  return h("div", {}, h("h3", { class: "small" }, "How the annotator labels items, by the population’s answer as the model estimates it (row percentages)"),
+  return h("div", {}, h("h3", { class: "small" }, "Rows: the population’s answer according to the model. Cells: percentage of the annotator’s labels. Last column: number of labels"),
     scrolled("Confusion with the population", h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Population"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))),
         h("th", { scope: "col" }, "Labels"))), h("tbody", {}, ...lines))));
@@ -62,7 +62,7 @@ function annotatorDetail(n) {
   const unusual = odd.filter((one) => one[0] < 300).slice(0, 3);
   if (unusual.length) detail.append(h("h3", { class: "small" }, "Most unusual labels"));
   for (const [share, i, label] of unusual) {
-    detail.append(h("p", { class: "note" }, `Answered ‘${classes[label]}’, as ${percent(share / 1000)} of the population would, for:`),
+    detail.append(h("p", { class: "note" }, `Answered ‘${classes[label]}’ (estimated share in the population: ${percent(share / 1000)}):`),
       quote(i));
   }
   return detail;
@@ -207,7 +207,7 @@ function showAnnotators() {
     command: () => `dissensus annotators ${runName()} -o annotators.csv` });
   section("annotators", "Annotators",
     people.verdict
-      ? "Both spam and minority views disagree with the majority, but only spam carries no information. Open a row to see the evidence."
+      ? "The labels of a spammer do not depend on the item; those of a minority view do. Open a row to see the evidence."
       : "This model gives no verdicts on annotators. Fit HPGM to distinguish spam from minority views.",
     ...data.views.map((view) => h("p", {}, view)), table.element,
     data.heat ? fold("Pairwise agreement", heatMatrix, "matrix") : null, columnPart());

@@ -28,7 +28,7 @@ function groupCards() {
 }
 
 function clusterName(k) {
-  return clusters.true_classes ? `True class ‘${classes[k]}’` : `Cluster ${k + 1}`;
+  return clusters.true_classes ? `True class ‘${classes[k]}’` : `Item cluster ${k + 1}`;
 }
 
 function clusterCard(cluster, k) {

@@ -13,7 +13,7 @@ function heldOutTable() {
     h("td", { class: "number minor" }, row.score_items === null ? "−∞" : decimal(row.score_items, 3)),
     h("td", { class: "number minor" }, behind(row.behind_items))));
   const heads = [["Model"], ["Probability"], ["Given item and annotator", "number"], ["Gap", "number"], ["Given the item only", "number minor"], ["Gap", "number minor"]];
-  const caption = `Each model predicts ${whole(rows[0].n)} held-out labels. The first column is the geometric mean of the probabilities that it gives them; `
+  const caption = `Each model predicts ${whole(rows[0].n)} held-out labels. The column Probability is the geometric mean of the probabilities that it gives them; `
     + "the others are mean log-probabilities (nats). Higher is better. Gaps to the best model have standard errors, paired over items; "
     + "models within two standard errors are tied. In the last two columns, the models do not know who gave the label."
     + (data.true_classes ? "" : " Unless a model is named, dissensus fit uses these two columns to choose. If several models are tied, it usually takes HPGM (or its form for ordered classes).");

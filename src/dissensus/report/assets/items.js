@@ -61,10 +61,10 @@ function itemDetail(i) {
   const gold = items.gold && items.gold[i] >= 0 ? h("p", {}, "Gold: ", classLabel(items.gold[i])) : null;
   return h("div", {},
     items.text && items.text[i] ? h("p", { class: "full" }, items.text[i]) : null, gold,
-    reasons.has(i) ? h("p", {}, h("strong", {}, "Differs from the majority: "), reasons.get(i)) : null,
+    reasons.has(i) ? h("p", {}, h("strong", {}, "Not the most frequent label: "), reasons.get(i)) : null,
     scrolled(`Labels of ${items.id[i]}`, plainTable(null, null, heads, lines)),
     items.p_top ? h("p", { class: "note" }, intervalWords(i)) : null,
-    clusters ? h("p", { class: "note" }, `${clusterName(items.cluster[i])}${clusters.borrowed ? ` of the grouping model, ${clusters.source}` : ""}: ${clusters.items[items.cluster[i]].words}.`) : null);
+    clusters ? h("p", { class: "note" }, `${clusterName(items.cluster[i])}${clusters.borrowed ? ` (by ${clusters.source}, fitted only to group the items)` : ""}: ${clusters.items[items.cluster[i]].words}.`) : null);
 }
 
 function intervalCell(i) {
@@ -72,7 +72,7 @@ function intervalCell(i) {
 }
 
 function labelCell(i) {
-  const mark = has(i, "overturned") ? h("span", { class: "mark", title: "Differs from the majority" }, "↺") : null;
+  const mark = has(i, "overturned") ? h("span", { class: "mark", title: "Not the most frequent label" }, "↺") : null;
   const wrong = has(i, "wrong") ? h("span", { class: "mark bad", title: `Gold: ${classes[items.gold[i]]}` }, "≠ gold") : null;
   return h("span", {}, classLabel(items.label[i]), mark, wrong);
 }
@@ -91,7 +91,7 @@ function itemColumns() {
       value: (i) => items.agreed[i], csv: (i) => items.agreed[i] / 1000, cell: (i) => (items.n[i] ? percent(items.agreed[i] / 1000) : "–") },
     { key: "labels", title: "Labels", help: "Number of labels of the item", number: true, minor: true, value: (i) => items.n[i],
       cell: (i) => whole(items.n[i]) },
-    items.next && { key: "next", title: "Gain of a label", help: "Percentage points by which one more label is expected to narrow the 90 % interval, from end to end", number: true, minor: true,
+    items.next && { key: "next", title: "Narrowing", help: "Percentage points by which one more label is expected to narrow the 90 % interval", number: true, minor: true,
       value: (i) => items.next[i], csv: (i) => items.next[i] / 1000, cell: (i) => decimal(items.next[i] / 10, 1) },
   ].filter(Boolean);
 }
@@ -114,11 +114,11 @@ function itemPresets() {
     { key: "adjudicate", title: `To adjudicate (${n("adjudicate")})`, keep: (i) => has(i, "adjudicate"), sort: "labels", down: true,
       words: `Among the labels, the two most frequent answers are at most 20 percentage points apart${items.p_top ? ", and the model is unsure which is more common" : ""}. Have an expert decide, or keep both answers.` },
     { key: "more", title: `Need labels (${n("more")})`, keep: (i) => has(i, "more"), sort: items.next ? "next" : "labels", down: Boolean(items.next),
-      words: items.p_top ? "The probability that the label is the population’s most common answer is below 90 %. Sorted by the expected narrowing of the interval by one more label."
+      words: items.p_top ? "The probability that the label is the population’s most common answer is below 90 %. Items to adjudicate are not listed here. Sorted by the expected narrowing of the interval by one more label."
         : "Items with far fewer labels than usual." },
     { key: "contested", title: `No clear answer (${whole(contested)})`, keep: (i) => !has(i, "clear_model"), sort: "distribution",
       words: "According to the model, no answer is shared by two thirds of the population; the most divided items first." },
-    { key: "overturned", title: `Differs from the majority (${n("overturned")})`, keep: (i) => has(i, "overturned"), sort: "distribution", down: true,
+    { key: "overturned", title: `Not the most frequent label (${n("overturned")})`, keep: (i) => has(i, "overturned"), sort: "distribution", down: true,
       words: "The model's label is not the most frequent one. Open an item to see the reason." },
     items.gold && { key: "wrong", title: `Differs from gold (${n("wrong")})`, keep: (i) => has(i, "wrong"), sort: "distribution", down: true,
       words: "The model's label is not the gold label; the most certain first. Some of these may be errors in the gold labels." },
