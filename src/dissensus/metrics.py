@@ -108,13 +108,6 @@ def kl_rows(
     return divergence / (1 + smoothing * g.shape[1]) if renormalise else divergence
 
 
-def reverse_kl_rows(
-    gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5, renormalise: bool = False
-) -> Array:
-    """KL(predicted ‖ gold) of each item, smoothed as in :func:`kl_rows`."""
-    return kl_rows(predicted, gold, smoothing=smoothing, renormalise=renormalise)
-
-
 def cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5) -> Array:
     """−Σ_c g_c log p_c of each item, smoothed as in :func:`kl_rows`: KL plus the entropy of gold."""
     g, p = _smoothed(gold, predicted, smoothing)
@@ -130,14 +123,6 @@ def jensen_shannon_rows(gold: ArrayLike, predicted: ArrayLike, *, base: float | 
     # JS_m = ½ KL(g_m ‖ ½(g_m + p_m)) + ½ KL(p_m ‖ ½(g_m + p_m))
     divergence: Array = (rel_entr(g, middle) + rel_entr(p, middle)).sum(axis=1) / 2
     return divergence if base is None else divergence / np.log(base)
-
-
-def jensen_shannon_distance_rows(
-    gold: ArrayLike, predicted: ArrayLike, *, base: float | None = None
-) -> Array:
-    """Square root of the Jensen–Shannon divergence of each item: the form that is a metric."""
-    # Rounding may leave a divergence of equal rows a hair below zero.
-    return np.sqrt(np.maximum(jensen_shannon_rows(gold, predicted, base=base), 0))
 
 
 def manhattan_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
@@ -177,13 +162,6 @@ def entropy_rows(distributions: ArrayLike) -> Array:
     """Entropy of each row, in nats."""
     p = check_distributions(distributions, "distributions")
     return np.asarray(-xlogy(p, p).sum(axis=1))
-
-
-def entropy_difference_rows(gold: ArrayLike, predicted: ArrayLike, *, signed: bool = False) -> Array:
-    """|H(predicted) − H(gold)| of each item; ``signed`` drops the bars: positive means too undecided."""
-    g, p = _pair(gold, predicted)
-    difference = entropy_rows(p) - entropy_rows(g)
-    return difference if signed else np.abs(difference)
 
 
 def entropy_correlation(gold: ArrayLike, predicted: ArrayLike) -> float:
@@ -361,15 +339,12 @@ def lewidi_wasserstein(gold: ArrayLike, predicted: ArrayLike) -> float:
 
 entropy = _mean_of(entropy_rows)
 kl = _mean_of(kl_rows)
-reverse_kl = _mean_of(reverse_kl_rows)
 cross_entropy = _mean_of(cross_entropy_rows)
 jensen_shannon = _mean_of(jensen_shannon_rows)
-jensen_shannon_distance = _mean_of(jensen_shannon_distance_rows)
 manhattan = _mean_of(manhattan_rows)
 total_variation = _mean_of(total_variation_rows)
 wasserstein = _mean_of(wasserstein_rows)
 ranked_probability_score = _mean_of(ranked_probability_score_rows)
-entropy_difference = _mean_of(entropy_difference_rows)
 accuracy = _mean_of(accuracy_rows)
 onehot_accuracy = _mean_of(onehot_accuracy_rows)
 sampling_floor = _mean_of(sampling_floor_rows)
@@ -380,8 +355,8 @@ lewidi_cross_entropy = _mean_of(lewidi_cross_entropy_rows)
 METRICS: dict[str, Callable[..., float]] = {
     metric.__name__: metric
     for metric in (
-        *(kl, reverse_kl, cross_entropy, jensen_shannon, jensen_shannon_distance, manhattan),
-        *(total_variation, wasserstein, ranked_probability_score, entropy_difference, entropy_correlation),
+        *(kl, cross_entropy, jensen_shannon, manhattan),
+        *(total_variation, wasserstein, ranked_probability_score, entropy_correlation),
         *(accuracy, onehot_accuracy, macro_f1, weighted_f1),
         *(lewidi_cross_entropy, lewidi_f1, lewidi_manhattan, lewidi_wasserstein),
     )

@@ -389,8 +389,8 @@ class Checker:
 
     def check_contrast(self, about: Any) -> None:
         n, name, first, second = self.parsed(
-            rf"On {NUMBER} items? of (?:item cluster \d+|true class ‘.*?’) that both groups labelled, "
-            rf"group \w+ chooses {NAME} in {SHARE} of its labels and group \w+ in {SHARE}\."
+            rf"On {NUMBER} items? of (?:item cluster \d+|true class ‘.*?’) that groups \w+ and \w+ both "
+            rf"labelled, \w+ chooses {NAME} in {SHARE} of its labels and \w+ in {SHARE}\."
         )
         sides = [set(side.tolist()) for side in about["groups"]]
         votes = [[self.votes(m, side) for side in sides] for m in about["items"].tolist()]

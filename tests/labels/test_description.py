@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dissensus as ds
+from dissensus.errors import DissensusWarning
 from dissensus.labels.agreement import agreement, jackknife_interval, krippendorff_alpha, reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Spread
@@ -65,11 +66,14 @@ def test_counts_and_empty_annotations() -> None:
     assert summary.as_text()
 
 
-def test_lookalike_ids_are_listed() -> None:
-    rows = [("a", "ann", "yes"), ("A ", "ann", "no"), ("b", "bob", "Yes")]
-    summary = ds.describe(Annotations.from_arrays(*zip(*rows, strict=True)))
-    assert summary.lookalikes == {"items": [["A ", "a"]], "labels": [["Yes", "yes"]], "annotators": []}
-    assert "'A ' and 'a' differ only by white space or case" in summary.as_text()
+def test_lookalike_ids_are_noted() -> None:
+    frame = pa.table({"item": ["a", "A", "b"], "annotator": ["ann", "ann", "bob"], "label": [*"yny"]})
+    with pytest.warns(DissensusWarning, match="2 items differ from another only by white space or case"):
+        labels = ds.read_annotations(frame)
+    assert "(such as 'A' and 'a')" in ds.describe(labels).as_text()
+
+
+def test_classes_are_stripped() -> None:
     spaced = Annotations.from_arrays(["a", "b"], ["x", "y"], ["no", " no "], classes=["no ", "yes"])
     assert spaced.classes.tolist() == ["no", "yes"]
     assert spaced.label.tolist() == [0, 0]

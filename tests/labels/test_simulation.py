@@ -69,15 +69,6 @@ def test_population_by_hand(large: Simulation) -> None:
     np.testing.assert_allclose(large.population.sum(axis=1), 1, rtol=1e-12)
 
 
-def test_population_by_load_by_hand() -> None:
-    sim = ds.simulate(80, 12, 3, load="long-tail", labels_per_item=4, seed=3)
-    labels, weight = sim.annotations, np.zeros(3)
-    for annotator in labels.annotator:
-        weight[sim.annotator_cluster[annotator]] += 1 / labels.n_labels
-    expected = [sum(weight[l] * sim.theta[k, l] for l in range(3)) for k in sim.item_cluster]  # noqa: E741
-    np.testing.assert_allclose(sim.population_by_load, expected, rtol=1e-12)
-
-
 def test_seeds_reproduce_for_any_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     first = ds.simulate(50, 20, 4, load="long-tail", seed=1)
     monkeypatch.setattr(simulation, "KEYS_PER_CHUNK", 60)

@@ -8,8 +8,6 @@ from scipy.special import log_softmax
 from scipy.stats import norm
 
 import dissensus as ds
-from dissensus.errors import ParameterError
-from dissensus.evaluate.compare import THOROUGH_CANDIDATES
 from dissensus.models import latent
 from dissensus.models.latent import INTERCEPT_VARIANCE, LoadingPosterior, Positions, SideLabels
 from tests.helpers.sizes import usually
@@ -151,11 +149,7 @@ def test_apply_to_new_items_and_annotators() -> None:
     assert model.predict_proba(["never"], [people[0]])[0] == pytest.approx(model.prior_distribution_)
 
 
-def test_thorough_includes_it_and_excludes_fast() -> None:
+def test_it_can_be_a_candidate() -> None:
     labels = ds.simulate(60, 12, 3, labels_per_item=6, seed=7).annotations
-    last = THOROUGH_CANDIDATES[-1]
-    assert last == ("latent", {})
-    choice = ds.compare(labels, candidates=[("empirical", {}), last], n_jobs=1, progress=False)
+    choice = ds.compare(labels, candidates=[("empirical", {}), ("latent", {})], n_jobs=1, progress=False)
     assert [row.as_row()["model"] for row in choice.table] == ["empirical", "latent"]
-    with pytest.raises(ParameterError, match="contradict each other"):
-        ds.fit(labels, thorough=True, fast=True)

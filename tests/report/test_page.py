@@ -383,7 +383,7 @@ def test_two_documented_groups_are_found(data_dir: Path, tmp_path: Path) -> None
     more = clusters.group_name(group["Ann1"] if shares[0] > shares[1] else group["Ann4"])
     says = content["clusters"]["contrasts"][0]["says"]
     assert re.match(
-        rf"On \d+ items of true class ‘\w+’ that both groups labelled, "
-        rf"group {more} chooses ‘hate’ in [6-9]\d\u00a0% of its labels and group \w in \d+\u00a0%",
+        r"On \d+ items of true class ‘\w+’ that groups \w and \w both labelled, "
+        rf"{more} chooses ‘hate’ in [6-9]\d\u00a0% of its labels and \w in \d+\u00a0%",
         says,
     )

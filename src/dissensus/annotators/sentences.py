@@ -347,9 +347,9 @@ def contrast_sentence(
     if gap[p] < MIN_CONTRAST or gap[p] <= Z_95 * error or both.sum() < MIN_CONTRAST_ITEMS:
         return None
     text = (
-        f"On {count(int(both.sum()), 'item')} of {cluster} that both groups labelled, group {letters[0]} "
-        f"chooses {quoted(names[p])} in {percent(float(shares[0][p]))} of its labels and group {letters[1]} "
-        f"in {percent(float(shares[1][p]))}."
+        f"On {count(int(both.sum()), 'item')} of {cluster} that groups {letters[0]} and {letters[1]} both "
+        f"labelled, {letters[0]} chooses {quoted(names[p])} in {percent(float(shares[0][p]))} of its labels "
+        f"and {letters[1]} in {percent(float(shares[1][p]))}."
     )
     return Sentence(text, "contrast", groups=groups, items=items, label=p)
 

@@ -38,7 +38,6 @@ def fit(
     estimate: Annotated[str, option("WHAT", "population, annotators or truth.")] = "population",
     represent: Annotated[list[str], option("COLUMN=VALUE", "Population to estimate (see above).")] = [],
     fast: Annotated[bool, option(None, "Skip models fitted by MCMC; takes seconds.", "--fast")] = False,
-    thorough: Annotated[bool, option(None, "Also try the slow model 'latent'.", "--thorough")] = False,
     test_size: Annotated[float, option("SHARE", "Share of labels held out to compare models.")] = 0.2,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,
@@ -95,7 +94,7 @@ def fit(
 
         labels = pseudonymise(labels)
     question: dict[str, Any] = {"estimate": estimate, "represent": parse_represent(represent)}
-    effort: dict[str, Any] = {"fast": fast, "thorough": thorough, "test_size": test_size, "n_jobs": jobs}
+    effort: dict[str, Any] = {"fast": fast, "test_size": test_size, "n_jobs": jobs}
     origin: dict[str, Any] = {"command": opt.command_line(), "source": str(file)}
     origin["reading"] = columns.settings()
     page = None if no_report else {"title": title or file.name, "anonymise": anonymise}

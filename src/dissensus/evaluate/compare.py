@@ -54,8 +54,6 @@ CANDIDATES: Candidates = (
 #: Candidates fitted by EM: seconds instead of minutes, without intervals.
 VB_SETTINGS = {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}
 FAST_CANDIDATES: Candidates = (*CANDIDATES[2:], ("pgm", VB_SETTINGS))
-#: Candidates with the best predictor, which takes several times as long as the others together.
-THOROUGH_CANDIDATES: Candidates = (*CANDIDATES, ("latent", {}))
 #: Candidates for ordered classes.
 ORDINAL_CANDIDATES: Candidates = (("ordinal", {}), ("graded", {}), *CANDIDATES)
 #: Candidates for numeric labels: with and without annotator bias, scale and outliers.
@@ -249,8 +247,6 @@ def _candidates(annotations: Annotations, candidates: Candidates) -> Candidates:
         return candidates
     if candidates is CANDIDATES:
         return ORDINAL_CANDIDATES
-    if candidates is THOROUGH_CANDIDATES:
-        return (*ORDINAL_CANDIDATES, ("latent", {}))
     return (("graded", {}), *candidates) if candidates is FAST_CANDIDATES else candidates
 
 

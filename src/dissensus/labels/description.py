@@ -14,7 +14,7 @@ from dissensus.labels import as_annotations
 from dissensus.labels.agreement import agreement, intraclass_correlation, level_of, reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import TableResult
-from dissensus.labels.vocabulary import lookalikes, quoted
+from dissensus.labels.vocabulary import quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
 from dissensus.numerics import row_shares
 
@@ -69,7 +69,6 @@ class Description(TableResult):
     n_parts: int | None  # connected components of items and annotators
     largest_part_items: int | None
     n_unlabelled_items: int
-    lookalikes: dict[str, list[list[str]]]  # ids that differ only by white space or case
     n_gold: int | None  # items with a gold label and at least one label
     majority_accuracy: float | None  # of the most frequent label, with ties counted in part
     columns: dict[str, str]  # column of the source, by role
@@ -126,11 +125,6 @@ class Description(TableResult):
             "mean entropy": "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats",
             "unlabelled items": f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else "",
         }
-        for role, groups in self.lookalikes.items():
-            if groups:
-                names, more = " and ".join(map(quoted, groups[0][:4])), len(groups) - 1
-                others = f", and {more:,} more such group{'s' * (more != 1)}" if more else ""
-                facts[f"{role} alike"] = f"{names} differ only by white space or case{others}"
         return {name: value for name, value in facts.items() if value}
 
     def _agreement_texts(self) -> tuple[str, str, str]:
@@ -183,8 +177,6 @@ def describe(labels: Any) -> Description:
     between, within = pair_agreement(annotations)
     mean_entropy, unanimous = (None, None) if numeric else _entropy_and_unanimity(annotations)
     counts = dict(zip(map(str, annotations.classes), annotations.class_counts.tolist(), strict=True))
-    vocabularies = {"items": annotations.item_vocabulary, "labels": annotations.class_vocabulary}
-    vocabularies |= {"annotators": annotations.annotator_vocabulary} if named else {}
     return Description(
         n_items=annotations.n_items,
         n_annotators=annotations.n_annotators if named else None,
@@ -209,7 +201,6 @@ def describe(labels: Any) -> Description:
         n_parts=n_parts,
         largest_part_items=largest,
         n_unlabelled_items=int((per_item == 0).sum()),
-        lookalikes={role: lookalikes(vocabulary) for role, vocabulary in vocabularies.items()},
         n_gold=n_gold,
         majority_accuracy=accuracy,
         columns=dict(annotations.columns_read),

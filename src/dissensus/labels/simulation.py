@@ -42,16 +42,7 @@ class Simulation:
     @property
     def population(self) -> Array:
         """Population's answers (items, classes), Σ_l Ω_l Θ_{w_m,l} (Eq. infer)."""
-        return self._answers(self.omega)
-
-    @property
-    def population_by_load(self) -> Array:
-        """Population's answers with annotators weighted by their labels, as in empirical distributions."""
-        load = np.bincount(self.annotator_cluster, self.annotations.annotator_load, len(self.omega))
-        return self._answers(load / load.sum())
-
-    def _answers(self, weights: Array) -> Array:
-        by_cluster: Array = np.einsum("l,klp->kp", weights, self.theta)
+        by_cluster: Array = np.einsum("l,klp->kp", self.omega, self.theta)
         return by_cluster[self.item_cluster]
 
 

@@ -112,7 +112,6 @@ def fit(
     estimate: str = "population",
     represent: Mapping[str, Any] | None = None,
     fast: bool = False,
-    thorough: bool = False,
     seed: int = 0,
     n_jobs: int = -1,
     test_size: float = TEST_SIZE,
@@ -151,8 +150,6 @@ def fit(
         Columns of the annotator table and their values.
     fast
         Skip sampled models: seconds instead of minutes, with approximate intervals.
-    thorough
-        Also try latent positions, often the best predictor and by far the slowest.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
@@ -178,8 +175,6 @@ def fit(
         warn(remark)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the {setting('model')} that has this setting")
-    if fast and thorough:
-        raise ParameterError(f"{setting('fast')} and {setting('thorough')} contradict each other; use one")
     reason = ""
     if represent:
         option, skip = setting("represent"), setting("fast")
@@ -197,8 +192,8 @@ def fit(
     if estimate == "truth":
         run = _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
     else:
-        candidates = comparison.THOROUGH_CANDIDATES if thorough else comparison.CANDIDATES
-        question = {"estimate": estimate, "candidates": comparison.FAST_CANDIDATES if fast else candidates}
+        candidates = comparison.FAST_CANDIDATES if fast else comparison.CANDIDATES
+        question = {"estimate": estimate, "candidates": candidates}
         seconds: dict[str, float] = {}
         with shown(progress) as show:
             with timed("compare", seconds):
