@@ -181,7 +181,7 @@ gold; tied answers count in part.
 
 ## How the default was chosen
 
-Mean accuracy over {n} datasets of every model that was considered:
+Mean accuracy over {n} datasets of the models compared:
 
 {candidates}
 

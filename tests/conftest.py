@@ -1,7 +1,5 @@
 """Fixtures of all tests: the real datasets and a local cluster."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

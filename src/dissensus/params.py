@@ -250,7 +250,7 @@ def _with_sections(story: str, settings: Mapping[str, Setting], attributes: Mapp
     return text
 
 
-# ---- methods of an estimator ----------------------------------------------------------------------------
+# ---- estimators -----------------------------------------------------------------------------------------
 
 
 @contextmanager

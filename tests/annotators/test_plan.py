@@ -1,7 +1,5 @@
 """Plans and queues: gains by enumeration and closed form, greedy allocation, and the commands."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Pseudonyms hide annotator ids, and --safe-csv escapes spreadsheet formulas."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fixtures of the command line's tests: a simulated crowd, its refined labels, an empty directory."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

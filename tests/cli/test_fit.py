@@ -1,7 +1,5 @@
 """``dissensus fit`` and ``update``: files written, resources, and fits that were stopped."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

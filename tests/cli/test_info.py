@@ -1,7 +1,5 @@
 """``dissensus info``, and install commands in messages about missing extras."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """``dissensus describe``, ``annotators``, ``plan`` and ``report``."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Absurd sizes and very many classes: one line, and no endless work."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The program in its own process: exit codes, pipes, signals and a terminal."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

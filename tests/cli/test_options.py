@@ -1,7 +1,5 @@
 """Values of options, and the lines that describe labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import dissensus

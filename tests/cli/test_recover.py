@@ -1,7 +1,5 @@
 """``dissensus recover`` and ``score``: scores worked out by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``dissensus select``: the winner of a grid, and searches that were stopped."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

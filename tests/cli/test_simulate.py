@@ -1,7 +1,5 @@
 """``dissensus simulate``: the truth that is written, and its replay."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

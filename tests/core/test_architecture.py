@@ -4,8 +4,6 @@ Every import is read from the source, those inside functions, under TYPE_CHECKIN
 string too.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What is required is used, nothing under the GPL is shipped, and what builds a release is known."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Shards depend on the labels alone, and whatever executes a step, the sum has the same bits."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import subprocess
@@ -50,6 +48,7 @@ def test_shards_cover_every_item_and_label_once_in_order(small_shards: int) -> N
     assert [stop - start for start, stop in ranges] == [shard.n_items for shard in shards]
     starts, stops = zip(*ranges, strict=True)
     assert (*starts, known.n_items) == (0, *stops)
+    assert all(shard.n_items for shard in shards)
     items = [shard.item + start for start, shard in zip(starts, shards, strict=True)]
     np.testing.assert_array_equal(np.concatenate(items), known.item)
     np.testing.assert_array_equal(np.concatenate([s.annotator for s in shards]), known.annotator)

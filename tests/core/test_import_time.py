@@ -1,7 +1,5 @@
 """``import dissensus`` is quick, and what is heavy loads when it is used."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

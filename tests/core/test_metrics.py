@@ -1,7 +1,5 @@
 """Metrics against hand-work, enumeration, SciPy, scikit-learn and LeWiDi's published scores."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 from collections import Counter

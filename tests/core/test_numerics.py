@@ -1,7 +1,5 @@
 """Rows of probabilities and their logarithms, at any scale."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings: declared once, checked by their rules, refused in one form, and scikit-learn's manners."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import KW_ONLY
 from typing import Any, dataclass_transform
@@ -146,7 +144,7 @@ def test_the_repr_shows_what_differs_from_the_defaults() -> None:
 
 
 def test_the_signature_is_what_was_declared() -> None:
-    assert str(inspect.signature(Inner)) == "(depth: 'int' = 3, rate: 'float | None' = None) -> None"
+    assert str(inspect.signature(Inner)) == "(depth: int = 3, rate: float | None = None) -> None"
     assert list(inspect.signature(Outer.__init__).parameters) == ["self", "inner", "mode", "seed"]
     kinds = {name: one.kind for name, one in inspect.signature(Derived).parameters.items()}
     keyword_only = inspect.Parameter.KEYWORD_ONLY

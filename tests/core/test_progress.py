@@ -1,7 +1,5 @@
 """Progress: one meaning of the parameter, one bar, one clock."""
 
-from __future__ import annotations
-
 import io
 import sys
 import threading

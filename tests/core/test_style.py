@@ -1,7 +1,5 @@
 """The check of names and English that ``make lint`` runs: it sees each sign, and passes plain code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.helpers.style import signs_in_code, signs_in_pages

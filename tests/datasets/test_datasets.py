@@ -1,7 +1,5 @@
 """Bundled datasets: complete, small, and reproduced by their script."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """docs/mathematics.md: numbered equations, valid references and complete metrics."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The notebooks in docs/notebooks are complete, and running them again gives the same output."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

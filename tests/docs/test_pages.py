@@ -1,7 +1,5 @@
 """Run the code on every page of docs/ and compare the printed output with the page."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

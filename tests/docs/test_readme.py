@@ -1,7 +1,5 @@
 """The examples of the README print the output that it shows, and its links are valid."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """docs/security.md names existing tests and the limits of the code."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

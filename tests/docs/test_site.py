@@ -1,7 +1,5 @@
 """The documentation site: valid links, documented names, generated pages and versions."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

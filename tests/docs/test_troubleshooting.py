@@ -1,7 +1,5 @@
 """Every message on docs/troubleshooting.md is produced here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bootstrap intervals: against enumeration of resamples, and rows against metrics."""
 
-from __future__ import annotations
-
 import itertools
 from math import isnan
 

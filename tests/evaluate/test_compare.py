@@ -1,7 +1,5 @@
 """Model comparison by held-out labels."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Agreement of annotators and groups: worked by hand, by bootstrap, and against SciPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import contingency

@@ -1,7 +1,5 @@
 """recover: estimates from few labels, compared with reserved labels."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The parts of a search: grids, criteria, results and the journal."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -17,6 +15,7 @@ import dissensus as ds
 from dissensus.errors import DataError, ParameterError
 from dissensus.evaluate import search
 from dissensus.evaluate.select import CellScores, Selection, gain
+from dissensus.evaluate.tasks import stream_seed, trial_copy
 from dissensus.labels.rows import pair_items, pairs_per_item, random_ranks
 
 
@@ -196,3 +195,17 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(DataError, match=r"no space left on device.*free some space"):
             journal.write({"a": 2})
     assert json.loads(lines_of(tmp_path)[1]) == {"a": 1}
+
+
+def test_trial_copies() -> None:
+    model = ds.PGM(3, 2, n_jobs=-1, seed=5)
+    trial = trial_copy(model, 99, ["n_item_clusters"])
+    assert (trial.seed, trial.n_jobs, model.seed, model.n_jobs) == (99, 1, 5, -1)
+    assert trial_copy(model, 99, ["seed"]).seed == 5
+
+
+def test_stream_seeds() -> None:
+    assert stream_seed(0, {"k": 1, "l": 2}, 3) == stream_seed(0, {"l": 2, "k": 1}, 3)
+    others = {stream_seed(0, {"k": 1}, 3), stream_seed(1, {"k": 1}, 3), stream_seed(0, {"k": 1}, 4)}
+    assert len(others) == 3
+    assert all(0 <= seed < 2**32 for seed in others)

@@ -1,7 +1,5 @@
 """Searches on a Dask cluster."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """select: complete searches, killed and resumed, on any number of processes."""
 
-from __future__ import annotations
-
 import math
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Tasks on processes."""
 
-from __future__ import annotations
-
 import os
 import time
 

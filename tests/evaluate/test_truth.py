@@ -1,7 +1,5 @@
 """Estimates of the truth: the choice of a model, gold, and the accuracy of annotators."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The measurements of the default model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

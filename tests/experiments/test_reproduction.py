@@ -1,7 +1,5 @@
 """The paper's evaluation on two small crowds with sentences invented here."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -442,3 +440,37 @@ def test_a_cells_identity_contains_all_settings(crowds: Path, tiny: Scale, tmp_p
     of_others = changed(scale=replace(tiny, glove=str(tmp_path / "other.txt")))
     assert cells("pd-printed-everything", "fmm-printed-glove", "bp-printed-everything") <= of_others
     assert not of_others & cells("pd", "fmm", "fmm-printed-start", "ldlnm-printed-everything")
+
+
+@pytest.mark.data
+def test_fmm_describes_the_labels_of_jq1(data_dir: Path) -> None:
+    train = load("jq1", data_dir / "jq1").parts["train"]
+    values = [measures.cluster_divergence(train, "fmm", {"n_item_clusters": 14}, seed) for seed in range(3)]
+    assert np.mean(values) <= 0.18  # printed: 0.193
+
+
+def test_an_interrupted_run_says_what_is_kept(
+    crowds: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    def interrupted(directory: Path, **_: Any) -> None:
+        if finished:
+            (directory / "cells").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reproduction.__main__.reproduce", interrupted)
+    words = ["--data", str(crowds), "--sets", "tones", "--only", "table1", "-o", str(tmp_path / "out")]
+    for finished, message in ((False, "nothing was written"), (True, "finished cells are in")):  # noqa: B007
+        assert main(words) == 130
+        assert message in capsys.readouterr().err
+
+
+def test_tsne_keeps_planted_groups_apart() -> None:
+    pytest.importorskip("openTSNE")
+    from reproduction.tsne import project_2d
+
+    rng, group = np.random.default_rng(0), np.arange(60) % 3
+    points = project_2d(rng.normal(size=(60, 10)) + 12 * np.eye(10)[group], perplexity=10, n_iter=250)
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    assert np.mean(group[distances.argmin(axis=1)] == group) > 0.98  # nearest neighbours share their group
+    assert project_2d(np.eye(3)).shape == (3, 2)

@@ -1,7 +1,5 @@
 """The runner that experiments share: finished measurements are kept and not repeated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

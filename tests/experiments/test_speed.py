@@ -1,7 +1,5 @@
 """The table of benchmarks: every figure with its limit, the latest run only."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -7,8 +7,6 @@ columns, remarks, times, byte-order marks, unusual delimiters, columns in any or
     python -m tests.faults.exports [SEEDS]      read them all, 300 by default
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -59,7 +57,7 @@ class Crowd:
     labels: list[Label]
 
     @classmethod
-    def from_seed(cls, seed: int) -> Crowd:
+    def from_seed(cls, seed: int) -> "Crowd":
         """Draw six to twelve items, three to five annotators and two to four answers."""
         rng = random.Random(seed)
         ids = [*ODD_IDS, *IDS_WITH_BREAKS, *(f"item-{n}" for n in range(20))]

@@ -3,8 +3,6 @@
 python -m tests.faults.kills [KILLS [CRASHES]]      100 and 50 seeds by default
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

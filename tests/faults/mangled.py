@@ -9,8 +9,6 @@ checksums, as an attacker would; if they open, models can be fitted to them.
     python -m tests.faults.mangled [FIRST STOP]      seeds 0 to 9,999 by default
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """Killed commands, damaged inputs and unusual exports, a sample of the seeds of each study."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from pathlib import Path

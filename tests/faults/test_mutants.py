@@ -1,7 +1,5 @@
 """The table of seeded faults fits the source: every line exists once, and so do the tests."""
 
-from __future__ import annotations
-
 from tests.faults.mutants import FAULTS, check_faults
 
 

@@ -8,8 +8,6 @@ need). File operations are opening, renaming, linking and removing. The output i
 the exit ``code``, the number ``n`` of operations, and the ``output`` of the child.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Helpers for tests of the command line: run commands in this process, write small files of labels."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

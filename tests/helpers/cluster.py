@@ -1,7 +1,5 @@
 """Labels, models and comparisons for tests of resources, checkpoints and clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -4,8 +4,6 @@
 in the folder given as second argument.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Location of the real datasets."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

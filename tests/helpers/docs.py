@@ -1,7 +1,5 @@
 """Run the pages of docs/: Python blocks, commands, and the output that the pages show."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

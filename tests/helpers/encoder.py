@@ -1,7 +1,5 @@
 """A sentence encoder of one small transformer layer with random weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Every sample writes its files below a folder and says, worked by hand, which lab
 left out.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

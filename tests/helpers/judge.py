@@ -1,7 +1,5 @@
 """Tables of humans and judges with known accuracies."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dissensus import Annotations

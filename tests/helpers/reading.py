@@ -1,7 +1,5 @@
 """Small tables in every format, and readers' results in a form to compare."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Registered models, by the labels and features that they use."""
 
-from __future__ import annotations
-
 from dissensus.models import MODELS, model_class
 
 #: models of nominal classes

@@ -4,8 +4,6 @@ Four kinds of remarks, two groups of annotators and a few who do not read: on ir
 readers answer ``praise`` where the others hear a ``complaint``. Everything else they see alike.
 """
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Simulated labels on ordered scales."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import expit
 

@@ -3,8 +3,6 @@
 Nothing is shared with the code that writes the sentences except their text, kind and subject.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict
@@ -165,12 +163,14 @@ class Checker:
     def check_finding(self, about: Any) -> None:
         reasons = (
             "not enough evidence for a verdict",
-            "by the model; no single pattern in the raw labels shows it",
+            "the verdict comes from the model, and no single pattern in the raw labels shows it",
         )
         assert self.text in reasons
 
     def check_views(self, about: Any) -> None:
-        self.parsed(r"([Tt]wo|[Tt]hree|\d+) views of similar weight \(\d+( and \d+)+ annotators\).*")
+        self.parsed(
+            r"([Tt]wo|[Tt]hree|\d+) views of similar weight \([\d,]+(?:, [\d,]+)*? and [\d,]+ annotators\).*"
+        )
 
     def check_groups(self, about: Any) -> None:
         self.parsed(r"The annotators form \d+ groups that answer differently\. .*")
@@ -199,8 +199,8 @@ class Checker:
         assert words == next(level for mark, level in marks if value >= mark)
 
     def check_rivals(self, about: Any) -> None:
-        share, *rivals = self.parsed(
-            rf"{SHARE} of all pairs of different labels of an item are {NAME} and {NAME}\."
+        *rivals, share = self.parsed(
+            rf"When two labels of an item differ, they are {NAME} and {NAME} in {SHARE} of the cases\."
         )
         pairs: Counter[frozenset[str]] = Counter()
         for counts in self.counts.values():
@@ -264,7 +264,7 @@ class Checker:
     def check_more(self, about: Any) -> None:
         n, by_all, labels, other_labels, share, other_share = self.parsed(
             rf"Collect more labels for {NUMBER} items?"
-            r"( from new annotators: the present ones have labelled all of them)?\."
+            r"( from new annotators: the present ones have labelled (?:it|all of them))?\."
             r"(?: (?:It has|They have) ([\d.,]+) labels?"
             r"(?: each| on average)?(?: \(other items: ([\d.]+)\))?\.)?"
             rf"(?: (?:Its|On average, their) most frequent answers? (?:has|have) {SHARE} of the labels "
@@ -284,7 +284,7 @@ class Checker:
                 assert mean < usual
                 assert abs(usual - float(other_labels)) <= 0.05 + 1e-9
         if share:
-            tops = [sum(map(self.top, group)) / len(group) for group in (items, others)]
+            tops = [np.mean([self.top(m) for m in group if self.counts[m]]) for group in (items, others)]
             assert tops[0] < tops[1]
             self.share(share, tops[0])
             self.share(other_share, tops[1])
@@ -365,8 +365,8 @@ class Checker:
 
     def check_group(self, about: Any) -> None:
         habits, within, between = self.parsed(
-            r"(?:On the same items as the others, this group chooses (.*)\. )?Its members agree with one "
-            rf"another on {SHARE} of shared items, and with the others on {SHARE}\."
+            r"(?:On items that other annotators labelled too, this group chooses (.*) than they do\. )?Its "
+            rf"members agree with one another on {SHARE} of shared items, and with the others on {SHARE}\."
         )
         side = set(about["members"].tolist())
         shares = self.pairs(side, side), self.pairs(side, self.people - side)
@@ -389,8 +389,9 @@ class Checker:
 
     def check_contrast(self, about: Any) -> None:
         n, name, first, second = self.parsed(
-            rf"On {NUMBER} items? of (?:item cluster \d+|true class ‘.*?’) that groups \w+ and \w+ both "
-            rf"labelled, \w+ chooses {NAME} in {SHARE} of its labels and \w+ in {SHARE}\."
+            rf"Groups \w+ and \w+ both labelled {NUMBER} similar items? "
+            r"\((?:item cluster \d+|true class ‘.*?’)\)\. "
+            rf"On these, {NAME} is {SHARE} of the labels of \w+ and {SHARE} of those of \w+\."
         )
         sides = [set(side.tolist()) for side in about["groups"]]
         votes = [[self.votes(m, side) for side in sides] for m in about["items"].tolist()]
@@ -420,7 +421,7 @@ class Checker:
         assert row["agreement"] - row["chance"] <= self.usual_excess / 2 + 1e-9
 
     def check_few(self, about: Any) -> None:
-        chance = rf"whose agreement with the others is not significantly above chance \({SHARE}\)"
+        chance = rf"which agree with the others not significantly more often than by chance \({SHARE}\)"
         n, reason, share = self.parsed(rf"{NUMBER} labels?, (too few for a verdict|{chance})")
         row = self.standings[about["annotator"]]
         assert whole(n) == self.load[about["annotator"]]

@@ -1,7 +1,5 @@
 """Sizes of tests: small in ``make test``, full in ``make verify``."""
 
-from __future__ import annotations
-
 import os
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Graphs small enough to enumerate all states of the hidden clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

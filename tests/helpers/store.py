@@ -1,7 +1,5 @@
 """Random tables of labels in every format for tests of stores."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

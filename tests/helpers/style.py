@@ -7,8 +7,6 @@ names that stand for two constants or two classes. A file with examples of such 
 ``ALLOWED`` with the reason.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

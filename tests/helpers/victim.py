@@ -9,8 +9,6 @@ A moment is ``progress=3`` (killed at the third progress report), ``sync=3`` (be
 each moment, the output has the exit code of the child, or its error, and the number of labels in a store.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """doccano: members, merged files, and spans."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

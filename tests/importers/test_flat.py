@@ -1,7 +1,5 @@
 """Exports that are tables: Mechanical Turk, Appen, Toloka, Label Studio CSV."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

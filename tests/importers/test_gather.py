@@ -1,7 +1,5 @@
 """Questions, skipped answers, texts and unusual values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Hugging Face datasets on disk: splits, columns, class names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

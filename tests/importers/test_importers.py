@@ -1,7 +1,5 @@
 """All importers: their documented formats, recognition, and messages."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile

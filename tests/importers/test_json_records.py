@@ -1,7 +1,5 @@
 """Ground Truth, LeWiDi, and exports of many labels."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

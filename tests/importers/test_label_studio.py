@@ -1,7 +1,5 @@
 """Label Studio: controls, regions, and repeated answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Each import runs in a separate process, whose peak memory is compared with that 
 export is not needed: only three integers per label and the distinct ids and texts are stored.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The Label Studio ML backend over HTTP, and round trips with Hugging Face datasets and Argilla."""
 
-from __future__ import annotations
-
 import json
 import threading
 import urllib.error

@@ -1,7 +1,5 @@
 """Logging runs to MLflow and reading its traces."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Refined labels as PyTorch datasets and as weighted rows for scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

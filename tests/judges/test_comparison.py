@@ -1,7 +1,5 @@
 """The alternative annotator test against published figures and a direct implementation; who is a judge."""
 
-from __future__ import annotations
-
 import math
 import time
 

@@ -1,7 +1,5 @@
 """Corrected rates, effective votes and the command: by hand, against other libraries, and by simulation."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Agreement coefficients against published examples, other packages and brute force."""
 
-from __future__ import annotations
-
 from math import isnan
 
 import krippendorff

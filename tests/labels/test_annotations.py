@@ -1,7 +1,5 @@
 """Annotations: canonical order, views, subsets, counts, side tables."""
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
 

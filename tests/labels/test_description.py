@@ -1,7 +1,5 @@
 """``describe``: by hand, and for real data sets against the documentation of their folder."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -231,3 +229,17 @@ def test_reading_of_alpha() -> None:
     words = {0.85: "is high", 0.7: "tentative", 0.3: "is low", 0.0: "only slightly above chance"}
     for alpha, text in (words | {-0.01: "below chance", math.nan: "cannot"}).items():
         assert text in reading(alpha)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "labels", "classes", "low", "high"),
+    [("jq1", 20125, 5, 0.746, 0.747), ("jq2", 20125, 5, 0.586, 0.587), ("jq3", 21092, 12, 0.9925, 0.9935)],
+)
+def test_entropies_of_the_paper(
+    name: str, labels: int, classes: int, low: float, high: float, data_dir: Path
+) -> None:
+    summary = ds.describe(ds.read_annotations(data_dir / name / "annotations.csv"))
+    sizes = summary.n_items, summary.n_annotators, summary.n_labels, summary.n_classes
+    assert sizes == (2000, 1185, labels, classes)
+    assert low <= summary.mean_entropy <= high

@@ -1,7 +1,5 @@
 """HTML tables of results in notebooks, with escaped text."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

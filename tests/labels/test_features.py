@@ -1,7 +1,5 @@
 """Features: attached to annotations, read from files, and validated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Types of labels: inferred, declared, saved, and agreement of each type."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import krippendorff

@@ -1,7 +1,5 @@
 """The simulator draws from Algorithm 1, and its parameters are exact."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

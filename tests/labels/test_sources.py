@@ -1,7 +1,5 @@
 """Every public function of labels accepts Annotations, any kind of data frame, or a path."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

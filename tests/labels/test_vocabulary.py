@@ -1,7 +1,5 @@
 """Vocabularies: order, blanks, unknown ids, lookalikes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

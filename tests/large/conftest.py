@@ -1,7 +1,5 @@
 """Fixtures that make few labels many blocks and chunks."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.cluster import cut_small

@@ -1,7 +1,5 @@
 """Checkpoints: stopped and killed fits resume with identical bits."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random
@@ -16,11 +14,14 @@ import numpy as np
 import pytest
 
 import dissensus as ds
+from dissensus.engine import ConvergenceMonitor
 from dissensus.errors import DataError
 from dissensus.large import checkpoints
-from dissensus.large.checkpoints import LOCK_FILE, STATE_FILE, checkpoint_folder
+from dissensus.large.checkpoints import LOCK_FILE, STATE_FILE, Checkpoints, checkpoint_folder
+from dissensus.large.engine import Budget, LargeEngine
 from dissensus.large.resources import Resources
 from dissensus.models.base import Model
+from dissensus.models.dawid_skene import DawidSkeneState
 from tests.helpers.cluster import (
     ITERATIONS,
     MODELS,
@@ -284,3 +285,15 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---- files --------------------------------------------------------------------------------------------
+
+
+def test_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    kept = {"checkpoints": Checkpoints(lambda: tmp_path, 2), "scratch": lambda: tmp_path}
+    engine = LargeEngine(1, None, 1, budget=Budget(None), dtype=np.float64, **kept)
+    monitor = ConvergenceMonitor(engine, 8, 0.0, "fit")
+    state = DawidSkeneState(np.zeros(2), np.zeros((1, 2, 2)))
+    for n in range(7):
+        monitor.report(float(n), state)
+    assert [step.name for step in steps(tmp_path)] == ["step-000004", "step-000006"]
+    monitor.report(6.0, state)  # converged
+    assert [step.name for step in steps(tmp_path)] == ["step-000006", "step-000008"]

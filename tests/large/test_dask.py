@@ -1,7 +1,5 @@
 """Fits on a Dask cluster: identical bits, and labels that are not sent."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Workers and schedulers that die: the same result, or one clear error."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -228,3 +226,51 @@ def test_lost_scheduler_and_resumed_fit(tmp_path: Path) -> None:
         with ds.resources(cluster=address, progress=progress, **settings):
             assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
     assert len(progress.words) == ITERATIONS - 3 + 1
+
+
+PROGRAM = """
+import os, signal, sys
+import dissensus as ds
+from tests.helpers.cluster import MODELS, crowd
+
+dead = []
+
+def progress(words, share):
+    if not dead:
+        dead.extend(resources.client.run(os.getpid).values())
+        os.kill(dead[0], signal.SIGKILL)
+
+if __name__ == "__main__":
+    with ds.resources(cluster="local", n_workers=1, scratch=sys.argv[1], progress=progress) as resources:
+        MODELS["pgm-bp"]().fit(crowd())
+    print(len(dead))
+"""
+
+
+def test_dying_worker_prints_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command, paths = [sys.executable, program, tmp_path / "scratch"], os.pathsep.join([str(ROOT), *sys.path])
+    environment = os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_worker_that_comes_later_takes_its_share(tmp_path: Path) -> None:
+    """Blocks are shared anew when the workers are others than before."""
+    told: list[int] = []
+
+    def progress(words: str, share: float) -> None:
+        told.append(len(found.client.cluster.workers))
+        if len(told) == 2:
+            found.client.cluster.scale(2)
+            found.client.wait_for_workers(2, timeout=60)
+        if len(told) == 4:
+            shared.update({who: len(keys) for who, keys in found.client.has_what().items()})
+
+    shared: dict[str, int] = {}
+    with ds.resources(cluster="local", n_workers=1, scratch=tmp_path, progress=progress) as found:
+        assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
+    assert len(shared) == 2
+    assert all(shared.values())

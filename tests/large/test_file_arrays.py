@@ -1,7 +1,5 @@
 """Memory-mapped arrays: locations, pickling and reuse of files."""
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Memory limits: fits that need more are rejected; arrays that do not fit are mapped from files."""
 
-from __future__ import annotations
-
 import gc
 import re
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,8 @@
 """Memory of fits: traced, and measured in a process, compared with the estimate."""
 
-from __future__ import annotations
-
+import json
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -129,10 +130,50 @@ def test_apply_respects_the_limit(crowd: str, tmp_path: Path) -> None:
         ds.DawidSkene(max_iter=3, n_jobs=1).fit(renamed),
     ):
         memory = fitted.memory_needed(annotations)
+        with ds.resources(memory=memory, scratch=tmp_path):
+            fitted.apply(TINY)  # imports are not counted
         used = peak_within(memory, tmp_path, lambda fitted=fitted: fitted.apply(annotations))
         assert used <= memory - PROCESS_BYTES + SLACK
 
 
 # ---- process ------------------------------------------------------------------------------------------
 
-# Fits a model to a store with and without a limit; prints the peaks of anonymous memory.
+# Fits a model with and without a limit; prints the peaks of anonymous memory.
+PROGRAM = """
+import json, sys, threading
+from pathlib import Path
+import dissensus as ds
+
+def peak_of(fit):
+    peak, over = [0], threading.Event()
+    def watch():
+        while not over.wait(0.002):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            used = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+            peak[0] = max(peak[0], used)
+    thread = threading.Thread(target=watch)
+    thread.start()
+    fit()
+    over.set()
+    thread.join()
+    return peak[0]
+
+labels = ds.simulate(80_000, 1_000, 4, labels_per_item=5, seed=4).annotations
+model = ds.PGM(8, 8, max_iter=2, tol=0.0) if sys.argv[1] == "pgm" else ds.DawidSkene(max_iter=3, tol=0.0)
+needed = model.memory_needed(labels)
+with ds.resources(memory=needed, scratch=sys.argv[2]):
+    limited = peak_of(lambda: model.fit(labels))
+free = peak_of(lambda: model.fit(labels))
+print(json.dumps([needed, limited, free, labels.n_labels]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("name", ["pgm", "dawid-skene"])
+def test_process_respects_the_limit(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, name, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    needed, limited, free, n_labels = json.loads(done.stdout)
+    assert limited <= needed
+    if name == "pgm":  # messages are not in memory
+        assert free - limited > 8 * 8 * n_labels

@@ -1,7 +1,5 @@
 """Resources never change results: threads, stores, messages on disk, rebuilt layouts."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stores contain the annotations of their files, in any format, order and number."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

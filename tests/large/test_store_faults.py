@@ -1,7 +1,5 @@
 """Stores are complete or absent, and damaged ones are rejected."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from pathlib import Path

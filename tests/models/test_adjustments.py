@@ -1,7 +1,5 @@
 """Adjustments of HPGM: aliases, single labels, unanimous items; represented populations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Annealing: δ against differences of ℓ, the Metropolis rule, coordinate ascent and the best states."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Bradley–Terry: derivatives by differences, planted scores, bad raters, side bias, interval coverage."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

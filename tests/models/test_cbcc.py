@@ -1,7 +1,5 @@
 """CBCC: memberships against integration, the bound by hand, planted communities."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

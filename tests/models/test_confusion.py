@@ -1,7 +1,5 @@
 """Models with confusion matrices: the E-step, objectives, priors of the items, and new items."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path

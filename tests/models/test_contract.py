@@ -4,8 +4,6 @@
 base class is tested on a few models (``base_behaviour``); ``make verify`` runs all of them.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

@@ -1,7 +1,5 @@
 """Majority vote and smoothed counts by hand, leave-one-out against brute force."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compatibility with crowd-kit: names, layouts and its documented examples."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import metadata
 from pathlib import Path
@@ -22,11 +20,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 
 
 @pytest.fixture(scope="module")
-def birds() -> tuple[pd.DataFrame, pd.Series[Any]]:
+def birds() -> tuple[pd.DataFrame, pd.Series]:
     return ds.datasets.load_dataset("birds")
 
 
-def test_majority_vote_equals_crowd_kit(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
+def test_majority_vote_equals_crowd_kit(birds: tuple[pd.DataFrame, pd.Series]) -> None:
     frame, _ = birds
     theirs = crowdkit.MajorityVote().fit(frame)
     ours = ds.MajorityVote().fit(frame)
@@ -45,7 +43,7 @@ def test_skills_by_hand() -> None:
     assert_allclose(model.skills_, by_hand)
 
 
-def test_gold_is_the_second_argument(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
+def test_gold_is_the_second_argument(birds: tuple[pd.DataFrame, pd.Series]) -> None:
     frame, gold = birds
     ours = ds.DawidSkene().fit_predict(frame, gold[:60])
     assert (ours[gold.index[:60]] == gold[:60]).all()
@@ -70,7 +68,7 @@ def test_unused_gold_classes_are_reported() -> None:
         ds.DawidSkene().fit_predict(frame, {1: "bird"})
 
 
-def test_alpha_equals_crowd_kit(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
+def test_alpha_equals_crowd_kit(birds: tuple[pd.DataFrame, pd.Series]) -> None:
     frame, _ = birds
     assert ds.metrics.krippendorff_alpha(frame) == pytest.approx(alpha_krippendorff(frame), abs=1e-12)
 

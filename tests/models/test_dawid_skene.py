@@ -1,7 +1,5 @@
 """Dawid–Skene: published tables, M-steps by hand, iterations of crowd-kit."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """DirichletRegression against integration, scikit-learn and planted effects."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +211,18 @@ def test_it_is_the_default_of_guided_classifier(fitted: Any) -> None:
     model, known, X = fitted
     guided = ds.GuidedClassifier(None, ds.text.SoftmaxRegression(0.01)).fit(X, known)
     assert_array_equal(guided.refined_, model.label_distributions_)
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3])
+def test_few_items_give_valid_results(n_items: int) -> None:
+    labels, X, _ = planted(2, n_items=n_items)
+    model = ds.DirichletRegression().fit(labels, X)
+    assert np.isfinite(model.label_distributions_).all()
+    assert_allclose(model.label_distributions_.sum(axis=1), 1, rtol=1e-12)
+
+
+def test_class_counts_suffice(fitted: Any) -> None:
+    named, labels, X = fitted
+    anonymous = Annotations.from_counts(labels.counts, items=labels.items, classes=labels.classes)
+    unnamed = ds.DirichletRegression().fit(anonymous, X)
+    assert_allclose(named.label_distributions_, unnamed.label_distributions_, rtol=1e-9)

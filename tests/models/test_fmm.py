@@ -1,7 +1,5 @@
 """FMM: E-step against enumeration, M-step by hand, a monotone objective, planted clusters."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Graded response: formulas against differences and enumeration, planted parameters recovered."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """HPGM: accuracy, intervals, reproducibility, resumed fits, updates, new items, features."""
 
-from __future__ import annotations
-
 import copy
 import threading
 import time

@@ -1,7 +1,5 @@
 """IBCC and EBCC: bounds against enumeration, a learned prior against its bound, Minka's fixed point."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels of PGM: each fast step against a plain loop."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

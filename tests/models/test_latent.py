@@ -1,7 +1,5 @@
 """Latent positions: conditionals against quadrature, finite differences and Geweke's joint test."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import log_softmax

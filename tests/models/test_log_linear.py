@@ -1,7 +1,5 @@
 """LogLinear: matrices by hand, steps against differences, the weights of votes and gold."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """M-steps of PGM: closed forms by hand, Dirichlet divergences, learned priors."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

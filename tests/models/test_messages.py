@@ -1,7 +1,5 @@
 """Belief propagation against enumeration: exact on trees, close on loops; the scale of messages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

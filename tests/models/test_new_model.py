@@ -1,7 +1,5 @@
 """A new model needs one file and one line in the registry: both are added to a copy of the package."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

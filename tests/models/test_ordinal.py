@@ -1,7 +1,5 @@
 """Ordered scales: pooling weights, the pooled model, and results on a scale."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PGM: exact and monotone on trees, planted clusters, priors, new items and settings."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

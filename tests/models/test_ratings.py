@@ -1,7 +1,5 @@
 """Numeric ratings: conditionals against grid sums, Geweke's joint test, planted parameters recovered."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

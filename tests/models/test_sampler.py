@@ -3,8 +3,6 @@
 Expected values come from the generative model alone (``prior_state``, ``labels_of``, ``log_joint`` below).
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Label sets: readers, distances against nltk, and the pooled model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The report in a real browser: mouse, keyboard, phone and dark mode."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator
@@ -178,12 +176,12 @@ def test_rows_open_by_mouse_and_keyboard(visit: Visit) -> None:
     for key, expanded in (("Enter", "true"), ("Space", "false")):
         visit.page.keyboard.press(key)
         assert visit.page.locator(":focus").get_attribute("aria-expanded") == expanded
-    chip = visit.page.locator("#items button", has_text="Not the most frequent label")
+    chip = visit.page.locator("#items button", has_text="Label differs from majority")
     chip.click()
     assert chip.get_attribute("aria-pressed") == "true"
     cell, detail = visit.page.locator("#items-table tbody tr.row td").nth(3), "#items-table tr.detail"
     cell.click()
-    assert "Not the most frequent label: " in visit.page.locator(detail).inner_text()
+    assert "Label differs from majority: " in visit.page.locator(detail).inner_text()
     assert "Annotators" in visit.page.locator(f"{detail} thead").inner_text()
     assert "guest" in visit.page.locator(f"{detail} td.who").first.inner_text()
     cell.click()

@@ -1,7 +1,5 @@
 """Sentences: true on every dataset by an independent count, and withheld if their condition does not hold."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -141,7 +139,7 @@ def test_crowd_sentences_are_withheld_without_their_condition() -> None:
     assert "Agreement beyond chance is low" in str(sentences.agreement_sentence(0.5, 0.4, 0.6))
     assert sentences.rivals_sentence(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]), ABC) is None
     most = sentences.rivals_sentence(np.array([[2, 2, 0], [0, 1, 1]]), ABC)
-    assert most == f"80{NB}% of all pairs of different labels of an item are ‘a’ and ‘b’."
+    assert most == f"When two labels of an item differ, they are ‘a’ and ‘b’ in 80{NB}% of the cases."
     assert sentences.rivals_sentence(np.array([[2, 2], [1, 1]]), ["a", "b"]) is None  # trivial
     assert sentences.parts_sentence(1, 10, 10) is None
     assert sentences.parts_sentence(2, 6, 10) is not None
@@ -200,6 +198,11 @@ def test_near_ties_are_adjudicated_and_disagreements_need_labels() -> None:
     more = str(sentences.more_sentence(counts, np.array([2, 3])))
     answers = f"their most frequent answers have 60{NB}% of the labels (other items: 100{NB}%)"
     assert more == f"Collect more labels for 2 items. On average, {answers}."
+    empty = str(sentences.more_sentence(np.array([[0, 0], [4, 1], [5, 0]]), np.array([0]), by_all=True))
+    who = "from new annotators: the present ones have labelled it"
+    assert empty == f"Collect more labels for 1 item {who}. It has 0 labels (other items: 5.0)."
+    nearly = np.array([[200, 100], [201, 99]])  # both 67 % when rounded
+    assert sentences.more_sentence(nearly, np.array([0])) is None
 
 
 def test_only_reasons_for_the_models_label_are_given() -> None:

@@ -1,7 +1,5 @@
 """A fixture that writes a file to read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

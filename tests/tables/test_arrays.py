@@ -1,7 +1,6 @@
 """Files of arrays and saved models: what was saved comes back, and damaged files are refused in one line."""
 
-from __future__ import annotations
-
+import ast
 import hashlib
 import json
 import struct
@@ -235,3 +234,35 @@ def test_invalid_headers(tmp_path: Path) -> None:
         about = {"dissensus": text, "format": "3", "sha256": hashlib.sha256(text.encode()).hexdigest()}
         with pytest.raises(ModelFileError, match="header is damaged"):
             ds.load(tensors(tmp_path / "m.safetensors", {}, b"", about))
+
+
+# ---- loading runs no code -----------------------------------------------------------------------------
+
+CODE_RUNNERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
+DASK_PICKLE = "distributed.protocol.pickle"
+UNPICKLING_CALLS = {"torch.load", "joblib.load", "pandas.read_pickle", "pd.read_pickle"}
+
+
+def unpickling(source: str) -> set[str]:
+    """Return imports, calls and NumPy settings of a module that could run code from a file."""
+    nodes = list(ast.walk(ast.parse(source)))
+    imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imports |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    calls = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+    keywords = [node for node in nodes if isinstance(node, ast.keyword)]
+    switches = {k.arg for k in keywords if k.arg == "allow_pickle" and ast.unparse(k.value) != "False"}
+    by_name = {node.value for node in nodes if isinstance(node, ast.Constant) and node.value == DASK_PICKLE}
+    found = {name.partition(".")[0] for name in imports} & CODE_RUNNERS
+    return found | (calls & UNPICKLING_CALLS) | switches | by_name | (imports & {DASK_PICKLE})
+
+
+def test_no_pickle_anywhere() -> None:
+    assert unpickling("import pickle, numpy; from dill.source import x") == {"pickle", "dill"}
+    assert unpickling("torch.load('m.pt'); np.load(f, allow_pickle=True)") == {"torch.load", "allow_pickle"}
+    assert unpickling("import json; np.load('m.npy', allow_pickle=False)") == set()
+    files = sorted(SOURCE.rglob("*.py"))
+    assert len(files) > 10
+    found = {file: words for file in files if (words := unpickling(file.read_text(encoding="utf-8")))}
+    # Messages of a driver to its workers over the cluster's connection, not files.
+    assert {str(file.relative_to(SOURCE)) for file in found} == {"large/dask.py", "large/file_arrays.py"}
+    assert set.union(*found.values()) <= {"pickle", DASK_PICKLE}

@@ -1,7 +1,5 @@
 """Atomic files and directories, under errors, kills and concurrent writers."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Columns found by their names, reported in notes, or asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

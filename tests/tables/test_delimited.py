@@ -1,7 +1,5 @@
 """CSV dialects, and records at the boundaries of blocks."""
 
-from __future__ import annotations
-
 import csv
 import io
 import random

@@ -1,7 +1,5 @@
 """JSON values cut anywhere, nested too deeply, or not objects."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

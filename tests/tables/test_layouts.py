@@ -1,7 +1,5 @@
 """Long and wide tables, counts, side tables, and notes on labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Labels that are sets: lists, separators, and a column per tag."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Result directories and their CSV and JSON files; directories of others are not touched."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

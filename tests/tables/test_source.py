@@ -1,7 +1,5 @@
 """Opening files: missing, piped, compressed, or slow to read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

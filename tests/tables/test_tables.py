@@ -1,7 +1,5 @@
 """Tables in files of every format, data frames, and files that cannot be read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Refined labels in every output format, read back with the libraries that define it."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sentence embeddings and their cache."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """FineTunedEncoder on an encoder of a few thousand weights, made here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

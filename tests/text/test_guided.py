@@ -1,7 +1,5 @@
 """GuidedClassifier: by hand, against scikit-learn and SciPy, and with every guide and kind of learner."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,14 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron
-from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dissensus as ds
 from dissensus.errors import DataError, NotFittedError, ParameterError
+from dissensus.metrics import kl
 from dissensus.models import model_class
 from dissensus.models.base import Model
 from dissensus.models.results import ClusterView
@@ -470,3 +469,58 @@ def test_invalid_data() -> None:
         guided.score(X, no_labels)
     with pytest.raises(DataError, match="another class"):
         guided.score(X[:1], ds.Annotations.from_arrays(["i"], ["n"], ["another class"]))
+
+
+@pytest.mark.parametrize("refine", ["soft", "hard"])
+def test_guide_without_clusters_refines_by_its_estimates(refine: str) -> None:
+    X, y = crowd()
+    fitted = ds.GuidedClassifier(ds.EmpiricalDistribution(0.5), ds.text.SoftmaxRegression(0.1), refine=refine)
+    np.testing.assert_allclose(fitted.fit(X, y).refined_, (y.counts + 0.5) / (4 + 0.5 * P), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_loaded_classifier_predicts_and_fits_the_same(tmp_path: Path) -> None:
+    X, y = crowd()
+    settings = {"project": "soft", "refine": "hard", "annotator_sum": "outside", "seed": 3}
+    for guide in (ds.PGM(K, 2, seed=1), FrozenEstimator(ds.PGM(K, 2).fit(y))):
+        fitted = ds.GuidedClassifier(guide, ds.text.SoftmaxRegression(0.1), **settings).fit(X[:40], y[:40])
+        before = fitted.label_distributions(X)
+        # a setting changed after fit has no effect on predictions
+        fitted.set_params(annotator_sum="inside").save(tmp_path / "guided")
+        loaded = ds.load(tmp_path / "guided")
+        np.testing.assert_array_equal(loaded.label_distributions(X), before)
+        assert loaded.annotator_sum == "inside"
+        again = loaded.fit(X[20:], y[20:]).label_distributions(X)
+        np.testing.assert_array_equal(again, fitted.fit(X[20:], y[20:]).label_distributions(X))
+
+
+@pytest.mark.slow
+def test_grid_search_over_guide_and_learner() -> None:
+    X, y = crowd()
+    guided = ds.GuidedClassifier(ds.FMM(), ds.text.SoftmaxRegression())
+    grid = {"guide__n_item_clusters": [1, K], "learner__l2": [1e-2, 10.0], "refine": ["soft", "hard"]}
+    search = GridSearchCV(guided, grid, cv=3).fit(X, y)
+    by_hand = {}
+    for n, l2, refine in product(*grid.values()):
+        cell = ds.GuidedClassifier(ds.FMM(n), ds.text.SoftmaxRegression(l2), refine=refine)
+        scores = [clone(cell).fit(X[a], y[a]).score(X[b], y[b]) for a, b in StratifiedKFold(3).split(X, y)]
+        by_hand[n, l2, refine] = np.mean(scores)
+    best = max(by_hand, key=lambda cell: by_hand[cell])
+    assert search.best_params_ == dict(zip(grid, best, strict=True))
+    assert search.best_score_ == pytest.approx(by_hand[best], rel=1e-9)
+    assert best[:2] == (K, 1e-2)
+    assert guided.guide.n_item_clusters == 10
+
+
+def test_refined_labels_are_closer_to_the_population() -> None:
+    drawn = ds.simulate(400, 40, P, n_item_clusters=K, labels_per_item=3, alpha=0.3, load="even", seed=2)
+    X, y = np.zeros((400, 1)), drawn.annotations
+
+    def distance(guide: Any, refine: str) -> float:
+        fitted = ds.GuidedClassifier(guide, ds.text.SoftmaxRegression(1.0), refine=refine).fit(X, y)
+        return kl(drawn.population, fitted.refined_)
+
+    raw = distance(None, "none")
+    assert distance(ds.FMM(K, n_restarts=3), "soft") < raw / 3
+    assert distance(ds.PGM(K, 3, n_restarts=3), "soft") < raw / 3
+    assert distance(ds.FMM(1), "soft") > distance(ds.FMM(K, n_restarts=3), "soft")

@@ -1,7 +1,5 @@
 """GuidedClassifier with scikit-learn's tools, and the matching of rows to items."""
 
-from __future__ import annotations
-
 import unittest
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LDLNM as a model: its interface, recovery of planted annotators, and controls."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """SoftmaxRegression, and the TextCNN of the reproduction: by hand and against scikit-learn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """LDL-NM's network: cases by hand, finite differences, and the printed equations."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -404,3 +402,27 @@ def test_unprojected_ensemble_by_hand(fusion: str):
         np.testing.assert_allclose(ours, expected, rtol=1e-10)
         projected = ensemble(network, x, network.W_A, SHARES, head=head)
         assert not np.allclose(ours, projected, atol=1e-3)
+
+
+def test_training_step_with_dropout():
+    """Compare a training step with the gradient of the printed equations with both masks."""
+    rate, data = 0.01, training_data()
+    expected = blank("concatenation").start()
+    settings_ = {"dropout": 0.4, "batch_size": 36, "epochs": 1, "learning_rate": rate}
+    network = blank("concatenation", **settings_).start()
+    train(network, data, None, 5)
+    (batch,) = data.batches(36, "items", np.random.default_rng(5))
+    noise = torch.Generator().manual_seed(5)
+    masks = [dropout_factors((2, len(batch.annotator), 4), 0.4, noise) for _ in range(2)]
+    logits = printed_logits(expected, batch, masks)
+    loss = torch.nn.functional.kl_div(
+        logits.log_softmax(2), batch.targets.expand_as(logits), reduction="none"
+    )
+    loss.sum(dim=(1, 2)).mean(dim=1).sum().backward()
+    for before, after in zip(expected.parameters(), network.parameters(), strict=True):
+        if before.grad is not None:  # Adam's first step: rate · g / (|g| + ε)
+            moved = before.grad.abs() > 1e-6  # below, ε and the rounding of g decide
+            step = before - rate * before.grad / (before.grad.abs() + 1e-8)
+            np.testing.assert_allclose(after.detach()[moved], step.detach()[moved], atol=1e-5)
+    for mask in masks:
+        assert 0.2 < (mask == 0).double().mean() < 0.6

@@ -1,7 +1,5 @@
 """``fit``: the choice of a model, its fit to all labels, progress, and labels that are refused."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

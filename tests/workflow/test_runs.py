@@ -1,7 +1,5 @@
 """Runs: tables, summaries and reports; no command fits or judges the same thing twice."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

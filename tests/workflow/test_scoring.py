@@ -1,7 +1,5 @@
 """Scores: matching of items and classes, kinds of reference, and invalid estimates."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

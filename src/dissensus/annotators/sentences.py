@@ -4,7 +4,7 @@ A model may choose what a sentence is about (annotators, items, a class); the nu
 raw labels, and a sentence is withheld (its function returns None) if the condition of its kind does not hold
 there. The kinds and their conditions:
 
-* ``agreement``: α and its interval. Withheld if α is undefined.
+* ``agreement``: α, its interval and the agreement of two labels. Withheld if α is undefined.
 * ``rivals``: the two classes with most of the disagreements. Withheld if they have less than half of them.
 * ``view``: annotators who answer differently. Withheld unless they agree with one another more than with the
   others (95 % interval of the difference above 0).
@@ -20,6 +20,7 @@ there. The kinds and their conditions:
 * ``column``: a value of a column in a group. Withheld if chance explains it.
 * ``check``: annotators to check. Withheld unless the others agree with them significantly less than with one
   another.
+* ``finding``: a verdict of the model alone; it says that the raw labels give no reason.
 * ``adjudicate``, ``more``, ``parts``, ``gold``: items to decide, items that need labels, unconnected parts of
   the data, and accuracy.
 
@@ -114,7 +115,7 @@ def rivals_sentence(counts: NDArray[Any], names: Sequence[str]) -> Sentence | No
     a, b = divmod(int(pairs.argmax()), len(names))
     share = percent(float(pairs.max()) / total)
     pair = f"{quoted(names[a])} and {quoted(names[b])}"
-    text = f"{share} of all pairs of different labels of an item are {pair}."
+    text = f"When two labels of an item differ, they are {pair} in {share} of the cases."
     return Sentence(text, "rivals", classes=(a, b))
 
 
@@ -200,18 +201,20 @@ def more_sentence(counts: NDArray[Any], items: Indices, *, by_all: bool = False)
         return None
     rest = np.setdiff1d(np.flatnonzero(counts.sum(axis=1) > 0), items)
     n, n_rest = counts[items].sum(axis=1), counts[rest].sum(axis=1)
-    top, top_rest = (counts[m].max(axis=1) / np.maximum(k, 1) for m, k in ((items, n), (rest, n_rest)))
     single, facts = len(items) == 1, ""
-    if not len(rest) or n.mean() < n_rest.mean():
+    if not len(rest) or round(n.mean(), 1) < round(n_rest.mean(), 1):
         each = f"{count(int(n[0]), 'label')}{' each' * (not single)}"
         labels = each if n.min() == n.max() else f"{n.mean():.1f} labels on average"
         others = f" (other items: {n_rest.mean():.1f})" if len(rest) else ""
         facts += f" {'It has' if single else 'They have'} {labels}{others}."
-    if len(rest) and top.mean() < top_rest.mean():
+    # share of the most frequent answer, over items with labels
+    top, top_rest = (counts[m].max(axis=1)[k > 0] / k[k > 0] for m, k in ((items, n), (rest, n_rest)))
+    if len(top) and len(rest) and round(top.mean(), 2) < round(top_rest.mean(), 2):
         answers = "Its most frequent answer has" if single else "On average, their most frequent answers have"
         share, others = percent(float(top.mean())), percent(float(top_rest.mean()))
         facts += f" {answers} {share} of the labels (other items: {others})."
-    who = " from new annotators: the present ones have labelled all of them" if by_all else ""
+    all_of = "it" if single else "all of them"
+    who = f" from new annotators: the present ones have labelled {all_of}" if by_all else ""
     text = f"Collect more labels for {count(len(items), 'item')}{who}.{facts}"
     return Sentence(text, "more", items=items) if facts else None
 
@@ -318,7 +321,11 @@ def group_sentence(group: GroupComparison, names: Sequence[str], members: Indice
     for p in more + less:
         shares = f"{percent(group.answers[p])} versus {percent(group.others_answers[p])}"
         habits.append(f"{quoted(names[p])} {'more' if change[p] > 0 else 'less'} often ({shares})")
-    text = f"On the same items as the others, this group chooses {listed(habits)}. " if habits else ""
+    text = ""
+    if habits:
+        text = (
+            f"On items that other annotators labelled too, this group chooses {listed(habits)} than they do. "
+        )
     text += f"Its members agree with one another on {percent(group.within)} of shared items, "
     text += f"and with the others on {percent(group.between)}."
     return Sentence(text, "group", members=members)
@@ -347,9 +354,9 @@ def contrast_sentence(
     if gap[p] < MIN_CONTRAST or gap[p] <= Z_95 * error or both.sum() < MIN_CONTRAST_ITEMS:
         return None
     text = (
-        f"On {count(int(both.sum()), 'item')} of {cluster} that groups {letters[0]} and {letters[1]} both "
-        f"labelled, {letters[0]} chooses {quoted(names[p])} in {percent(float(shares[0][p]))} of its labels "
-        f"and {letters[1]} in {percent(float(shares[1][p]))}."
+        f"Groups {letters[0]} and {letters[1]} both labelled {count(int(both.sum()), 'similar item')} "
+        f"({cluster}). On these, {quoted(names[p])} is {percent(float(shares[0][p]))} of the labels of "
+        f"{letters[0]} and {percent(float(shares[1][p]))} of those of {letters[1]}."
     )
     return Sentence(text, "contrast", groups=groups, items=items, label=p)
 
@@ -415,7 +422,7 @@ def few_sentence(n: int, n_labels: int, agreement: AnnotatorAgreement) -> Senten
         if float(agreement.agreement[n] - agreement.chance[n]) > Z_95 * float(agreement.excess_error[n]):
             return None
         chance = percent(float(agreement.chance[n]))
-        reason = f"whose agreement with the others is not significantly above chance ({chance})"
+        reason = f"which agree with the others not significantly more often than by chance ({chance})"
     return Sentence(f"{count(n_labels, 'label')}, {reason}", "few", annotator=n)
 
 

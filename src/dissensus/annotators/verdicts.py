@@ -145,11 +145,9 @@ class AnnotatorVerdicts(TableResult):
         if self.n_equal < 2:
             return "one view is by far the largest" if len(self.views) > 1 else "one view"
         number = {2: "two", 3: "three"}.get(self.n_equal, str(self.n_equal))
-        sizes = " and ".join(f"{len(view.members)}" for view in self.views[: self.n_equal])
+        sizes = sentences.listed([f"{len(view.members):,}" for view in self.views[: self.n_equal]])
         second = [view.words for view in self.views[1:2] if view.words]
-        people = [str(self.annotator[n]) for n in self.views[1].members]
-        people = people if len(people) <= sentences.MAX_NAMES else [f"the {len(people):,} of the second view"]
-        difference = f": {sentences.listed(people)} {second[0]}" if second else ""
+        difference = f": annotators with the second view {second[0]}" if second else ""
         neither = "neither" if self.n_equal == 2 else "none"
         text = f"{number} views of similar weight ({sizes} annotators), {neither} a minority{difference}"
         return Sentence(text, "views", parts=second)
@@ -375,8 +373,8 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
             text = f"one of {len(view.members)} annotators who {view.words}"
             reason = Sentence(text, "member", parts=[view.words])
         if reason is None and verdict != TYPICAL:
-            text = "no single pattern in the raw labels shows it"
-            text = "not enough evidence for a verdict" if verdict == FEW else f"by the model; {text}"
+            text = "the verdict comes from the model, and no single pattern in the raw labels shows it"
+            text = "not enough evidence for a verdict" if verdict == FEW else text
             reason = Sentence(text, "finding")
         parts = [part for part in (reason, sentences.standing_sentence(n, agreement)) if part]
         verdicts.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)

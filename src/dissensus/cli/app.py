@@ -266,4 +266,4 @@ def start(
 ) -> None:
     """Estimate, from the labels of annotators who disagree, what a whole population would answer."""
     if context.invoked_subcommand is None:
-        say(context.get_help())
+        say(*context.get_help().splitlines())

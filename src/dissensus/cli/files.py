@@ -38,7 +38,7 @@ def import_labels(
     memory: Annotated[str | None, option("SIZE", "Memory limit for building a store.")] = None,
     safe_csv: opt.SafeCsv = False,
 ) -> None:
-    """Convert a file of labels to a table or a store."""
+    """Convert a file of labels to a table, or to a store (a directory, for labels that exceed memory)."""
     missing = opt.split_list(missing_words)
     more: dict[str, Any] = {"duplicates": duplicates, "format": format, "missing_words": missing}
     table_settings: dict[str, Any] = {"layout": layout, "question": question, "text_column": text_column}

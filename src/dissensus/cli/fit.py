@@ -61,8 +61,8 @@ def fit(
     The results go to the directory votes-refined for a file votes.csv, unless -o names another one.
 
     --estimate population: the share of each class in the population that the annotators come from;
-    annotators: the same, by the model that best predicts the label of a given annotator; truth: the one
-    right class of each item.
+    annotators: also population shares, but from the model that predicts individual annotators best;
+    truth: the one right class of each item.
 
     --represent country=DE: the population consists of annotators with country DE in the table of
     --annotators; labels of other annotators still inform the model about the items.
@@ -192,7 +192,7 @@ def _show_model(run: Refinement) -> None:
         show_table(title, columns, rows, scores.index(max(scores)))
     stopped, settled = run.model.stopped_, getattr(run.model, "converged_items_", None)
     if settled is not None:
-        say(f"The chains agree on {settled:.0%} of the items (split-R̂ ≤ 1.1)")
+        say(f"The chains converged for {settled:.0%} of the items (split-R̂ ≤ 1.1)")
     how = "closed form, no iterations" if stopped == "closed form" else f"stopped: {stopped}"
     say(f"Model: {run.model} ({how})")
     if run.reason:

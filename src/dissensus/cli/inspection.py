@@ -88,21 +88,21 @@ def _show_verdicts(table: dict[str, Any], views: str) -> None:
             bias = format_bias(table["bias_of"][n], table["bias"][n], table["bias_error"][n])
             annotator, evidence = str(table["annotator"][n]), str(table["evidence"][n])
             rows.append([annotator, verdict, chance, int(table["n_labels"][n]), agreement, bias, evidence])
-    others = f", {len(verdicts) - len(rows):,} more with -o FILE" * (len(verdicts) > len(rows))
+    others = f"; {len(verdicts) - len(rows):,} not shown: -o FILE writes all" * (len(verdicts) > len(rows))
     title = f"Annotators (up to {ANNOTATORS_PER_VERDICT} per verdict, clearest bias first{others})"
     names = ["annotator", "verdict", "probability", "labels", "model agreement", "bias", "evidence"]
     show_table(title, names, rows)
     say("Model agreement: probability of giving the same label as a random member of the population")
-    say("Bias: difference from other annotators on the same items, with its 95 % margin (pp: points)")
+    say("Bias: difference from other annotators on the same items, with its 95 % margin")
 
 
 def format_bias(class_name: str, bias: float, error: float) -> str:
-    """Format a bias with its 95 % margin: of the share of a class, or of grades if there is no class."""
+    """Format a bias and its 95 % margin: percentage points of a class, or grades if there is no class."""
     if bias != bias:
         return "–"
     if not class_name:
         return f"{bias:+.2f}" + ("" if error != error else f" ± {error:.2f}")
-    return f"{class_name} {100 * bias:+.0f}" + ("" if error != error else f" ± {100 * error:.0f}") + " pp"
+    return f"{class_name} {100 * bias:+.0f}" + ("" if error != error else f" ± {100 * error:.0f}") + " points"
 
 
 # ---- plan ---------------------------------------------------------------------------------------------

@@ -28,7 +28,9 @@ def judges(
     columns: opt.Columns,
     items: opt.ItemTable = None,
     annotators: opt.AnnotatorTable = None,
-    judges: Annotated[list[str], option("WHO", "Ids, a pattern such as 'gpt*', or COLUMN=VALUE.")] = [],
+    judges: Annotated[
+        list[str], option("WHO", "Ids, a pattern such as 'gpt*', a column, or COLUMN=VALUE.")
+    ] = [],
     epsilon: Annotated[float, option("E", "Tolerance in favour of a judge, usually 0.1 to 0.2.")] = 0.15,
     by: Annotated[
         str | None, option("COLUMN", "Also estimate class shares for each value of this column of --items.")

@@ -31,7 +31,7 @@ def select(
     grid: Annotated[list[str], option("NAME=LIST", "Values to try; repeatable.", "--grid", "-g")] = [],
     set: opt.SetOption = [],
     criterion: Annotated[
-        str, option("NAME", "held-out: labels hidden from FILE; dev: labels of other items (--dev).")
+        str, option("NAME", "held-out: labels of FILE hidden from the model; dev: labels of other items.")
     ] = "held-out",
     dev: Annotated[Path | None, option("FILE", "File of labels of other items, for --criterion dev.")] = None,
     test_size: Annotated[float, option("SHARE", "Share of the labels that are held out.")] = 0.2,

@@ -99,7 +99,7 @@ DEMO_COLUMNS = ("model", "KL to the population", "95 % interval", "top class rig
 
 @opt.command("dissensus demo", "dissensus demo --seed 3 -o demo-output")
 def demo(seed: opt.Seed = 0, output: opt.OutputDirectory = None, force: opt.Force = False) -> None:
-    """Refine simulated labels and compare them with the truth."""
+    """Refine simulated labels and compare them with the population's answers."""
     from dissensus.datasets import comments
     from dissensus.tables.results import check_output, output_directory, write_summary
     from dissensus.workflow.refine import fit

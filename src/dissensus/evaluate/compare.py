@@ -192,7 +192,6 @@ def compare(
         annotator (``"annotators"``).
     candidates
         Names and settings of the models to compare.
-
     test_size
         Share of the (item, annotator) pairs to hide.
     n_jobs

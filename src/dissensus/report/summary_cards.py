@@ -39,16 +39,14 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
         _card(
             "Items with a clear answer",
             clear,
-            "At least two thirds of the labels (or of the population) give the same answer",
+            "One class has at least two thirds of the labels, or of the model’s distribution",
         ),
         _card("Items to adjudicate", adjudicate, tied),
     ]
     if findings.votes is not None:
         note = "Agreement with the others far below the median"
         if findings.verdicts is not None:
-            note = (
-                "Spam, systematic errors, or too few labels for a verdict and agreement far below the median"
-            )
+            note = "Spam, systematic errors, and others without a verdict whose agreement is very low"
         check = [(f"{findings.check.sum():,}", "annotators", "check", "")]
         cards.append(_card("Annotators to check", check, note))
     widths = findings.narrowing()

@@ -35,7 +35,7 @@ function confusion(n) {
       ...row.map((value) => paint(h("td", {}, (100 * value / total).toFixed(0)), value / total)),
       h("td", { class: "total" }, total.toFixed(0)));
   }).filter(Boolean);
-  return h("div", {}, h("h3", { class: "small" }, "Rows: the population’s answer according to the model. Cells: percentage of the annotator’s labels. Last column: number of labels"),
+  return h("div", {}, h("h3", { class: "small" }, `Rows: ${data.true_classes ? "the true class" : "the population’s answer"} according to the model (each label is divided among the rows by the item’s ${data.true_classes ? "probabilities" : "shares"}). Cells: percentage of the row. Last column: sum of the row`),
     scrolled("Confusion with the population", h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Population"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))),
         h("th", { scope: "col" }, "Labels"))), h("tbody", {}, ...lines))));
@@ -57,20 +57,15 @@ function annotatorDetail(n) {
   }
   detail.append(h("div", { class: "pair" }, "Annotator", bar(own, "Labels of the annotator"),
     "Population", bar(usual, "Answers of the population to the same items")));
-  if (P <= 20) detail.append(confusion(n));
+  if (P <= 20 && own.reduce((sum, k) => sum + k) >= P) detail.append(confusion(n));
   odd.sort((a, b) => a[0] - b[0]);
   const unusual = odd.filter((one) => one[0] < 300).slice(0, 3);
   if (unusual.length) detail.append(h("h3", { class: "small" }, "Most unusual labels"));
   for (const [share, i, label] of unusual) {
-    detail.append(h("p", { class: "note" }, `Answered ‘${classes[label]}’ (estimated share in the population: ${percent(share / 1000)}):`),
+    detail.append(h("p", { class: "note" }, `Answered ‘${classes[label]}’ (${data.true_classes ? "probability of this class" : "estimated share in the population"}: ${percent(share / 1000)}):`),
       quote(i));
   }
   return detail;
-}
-
-function points(share) {
-  const size = Math.abs(100 * share).toFixed(0);
-  return size === "0" ? "0" : `${share < 0 ? "−" : "+"}${size}`;
 }
 
 // A dot with its interval on a line from 0 to 100 %.
@@ -126,7 +121,7 @@ function annotatorPresets() {
   const some = people.verdict ? Object.keys(VERDICTS).filter((verdict) => people.verdict.includes(verdict)) : [];
   return [{ key: "all", title: "All", sort: "verdict" },
     { key: "check", title: `To check (${whole(count((n) => people.check[n]))})`, keep: (n) => people.check[n] === 1, sort: "labels", down: true,
-      words: people.verdict ? "Spam, systematic errors, or agreement far below the median. Read the evidence before excluding anyone."
+      words: people.verdict ? "Spam, systematic errors, and annotators with 20 items or more, without a verdict, who agree far less than the median. Read the evidence before excluding anyone."
         : "Agreement with the others is far below the median." },
     ...some.map((verdict) => ({ key: verdict, title: `${SIGNS[verdict]}${verdict} (${whole(count((n) => people.verdict[n] === verdict))})`,
       words: words[verdict], sort: "labels", down: true, keep: (n) => people.verdict[n] === verdict }))];
@@ -168,7 +163,7 @@ function heatMatrix() {
   const [low, high] = [Math.min(...found), Math.max(...found)];
   const said = found.length ? `Agreement ranges from ${low} % to ${high} %.` : "No two annotators share enough items.";
   const sampled = people.id.length > n ? ` Shown are the ${n} of ${whole(people.id.length)} annotators with the most labels.` : "";
-  return [h("p", { class: "note" }, `Agreement of two annotators on the items that both labelled, ordered by group: the ${dark.matches ? "lighter" : "darker"} a cell, the more often the two annotators agree. ${said}${sampled} Blank cells: fewer than three shared items.`),
+  return [h("p", { class: "note" }, `Agreement of two annotators on the items that both labelled${groups.length ? ", ordered by group" : ""}: the ${dark.matches ? "lighter" : "darker"} a cell, the more often the two annotators agree. ${said}${sampled} Blank cells: fewer than three shared items.`),
     svg("svg", { viewBox: `0 0 ${left + n * size} ${n * size}`, class: "matrix", role: "img", id: "agreement-matrix",
       "aria-label": `Pairwise agreement of ${n} annotators. ${said}` }, ...names, svg("g", { transform: `translate(${left} 0)` }, ...cells)),
     h("button", { type: "button", class: "take", onclick: savePairs }, "Download CSV")];
@@ -207,7 +202,7 @@ function showAnnotators() {
     command: () => `dissensus annotators ${runName()} -o annotators.csv` });
   section("annotators", "Annotators",
     people.verdict
-      ? "The labels of a spammer do not depend on the item; those of a minority view do. Open a row to see the evidence."
+      ? "The labels of a spammer do not depend on the item; those of a minority view do. Views are the model’s clusters of annotators; groups (below) must also be confirmed by the raw labels. Open a row to see the evidence."
       : "This model gives no verdicts on annotators. Fit HPGM to distinguish spam from minority views.",
     ...data.views.map((view) => h("p", {}, view)), table.element,
     data.heat ? fold("Pairwise agreement", heatMatrix, "matrix") : null, columnPart());

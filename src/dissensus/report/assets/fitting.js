@@ -15,7 +15,7 @@ function heldOutTable() {
   const heads = [["Model"], ["Probability"], ["Given item and annotator", "number"], ["Gap", "number"], ["Given the item only", "number minor"], ["Gap", "number minor"]];
   const caption = `Each model predicts ${whole(rows[0].n)} held-out labels. The column Probability is the geometric mean of the probabilities that it gives them; `
     + "the others are mean log-probabilities (nats). Higher is better. Gaps to the best model have standard errors, paired over items; "
-    + "models within two standard errors are tied. In the last two columns, the models do not know who gave the label."
+    + "models within two standard errors are tied. In the last two columns, the models do not know who gave the label. dissensus fit --verbose lists all candidates; the table has the best of each kind."
     + (data.true_classes ? "" : " Unless a model is named, dissensus fit uses these two columns to choose. If several models are tied, it usually takes HPGM (or its form for ordered classes).");
   return offered("held-out", "Held-out labels", plainTable("held-out", caption, heads, lines));
 }
@@ -78,14 +78,14 @@ function traceChart() {
   const mark = (left, down, text, anchor) => svg("text", { x: left, y: down, "text-anchor": anchor }, text);
   const ends = [objective[0], objective[objective.length - 1]];
   const reasons_ = { tolerance: "because the change fell below the tolerance", max_iter: "at the maximum number of iterations",
-    patience: "because the objective no longer improved", "agreement of chains": "because the chains agreed",
-    "number of sweeps": "after the maximum number of sweeps, before all chains agreed" };
-  const words = (data.intervals === "sampled" ? `The chart shows the log-probability of ${last} sampled states, chain after chain. `
-    : `The objective ${ends[0] > ends[1] ? "fell" : "rose"} from ${ends[0].toPrecision(6)} to ${ends[1].toPrecision(6)} in ${last} iterations. `)
-    + `The fit stopped ${reasons_[stopped] || `by ${stopped}`}.`;
+    patience: "because the objective no longer improved", "end of path": "at the end of the path of prior strengths" };
+  const sampled = data.intervals === "sampled";
+  const rose = `The objective ${ends[0] > ends[1] ? "fell" : "rose"} from ${ends[0].toPrecision(6)} to ${ends[1].toPrecision(6)} in ${last} iterations. `;
+  const words = sampled ? `The chart shows the log-likelihood of the labels in ${last} sampled states, chain after chain. The chains ${stopped === "agreement of chains" ? "" : "do not yet "}agree (split-R̂ ≤ 1.1 for 90 % of the items).`
+    : `${rose}The fit stopped ${reasons_[stopped] || `by ${stopped}`}.`;
   return h("div", {}, h("p", {}, words),
-    svg("svg", { viewBox: "0 0 640 225", class: "plot", role: "img", "aria-label": `Objective by iteration. ${words}` },
+    svg("svg", { viewBox: "0 0 640 225", class: "plot", role: "img", "aria-label": words },
       svg("line", { x1: 70, y1: 190, x2: 630, y2: 190, class: "axis" }), svg("line", { x1: 70, y1: 20, x2: 70, y2: 190, class: "axis" }),
       svg("polyline", { points, class: "curve" }), mark(64, 24, high.toPrecision(5), "end"), mark(64, 194, low.toPrecision(5), "end"),
-      mark(70, 212, "1", "middle"), mark(630, 212, String(last), "end"), mark(350, 212, "iteration", "middle")));
+      mark(70, 212, "1", "middle"), mark(630, 212, String(last), "end"), mark(350, 212, sampled ? "sampled state" : "iteration", "middle")));
 }

@@ -61,10 +61,10 @@ function itemDetail(i) {
   const gold = items.gold && items.gold[i] >= 0 ? h("p", {}, "Gold: ", classLabel(items.gold[i])) : null;
   return h("div", {},
     items.text && items.text[i] ? h("p", { class: "full" }, items.text[i]) : null, gold,
-    reasons.has(i) ? h("p", {}, h("strong", {}, "Not the most frequent label: "), reasons.get(i)) : null,
+    reasons.has(i) ? h("p", {}, h("strong", {}, "Label differs from majority: "), reasons.get(i)) : null,
     scrolled(`Labels of ${items.id[i]}`, plainTable(null, null, heads, lines)),
     items.p_top ? h("p", { class: "note" }, intervalWords(i)) : null,
-    clusters ? h("p", { class: "note" }, `${clusterName(items.cluster[i])}${clusters.borrowed ? ` (by ${clusters.source}, fitted only to group the items)` : ""}: ${clusters.items[items.cluster[i]].words}.`) : null);
+    clusters ? h("p", { class: "note" }, `${clusterName(items.cluster[i])}${clusters.borrowed ? ` (by ${clusters.source}, fitted only to group items and annotators)` : ""}: ${clusters.items[items.cluster[i]].words}.`) : null);
 }
 
 function intervalCell(i) {
@@ -72,7 +72,7 @@ function intervalCell(i) {
 }
 
 function labelCell(i) {
-  const mark = has(i, "overturned") ? h("span", { class: "mark", title: "Not the most frequent label" }, "↺") : null;
+  const mark = has(i, "overturned") ? h("span", { class: "mark", title: "The model’s label differs from the most frequent label" }, "↺") : null;
   const wrong = has(i, "wrong") ? h("span", { class: "mark bad", title: `Gold: ${classes[items.gold[i]]}` }, "≠ gold") : null;
   return h("span", {}, classLabel(items.label[i]), mark, wrong);
 }
@@ -82,10 +82,10 @@ function itemColumns() {
     { key: "item", title: items.text ? "Text" : "Item", value: (i) => items.id[i], cell: subject, wide: "subject" },
     { key: "label", title: "Label", minor: true, value: (i) => classes[items.label[i]], cell: labelCell,
       help: data.true_classes ? "Most probable true class according to the model" : "Most common answer in the population according to the model" },
-    { key: "distribution", title: "Population", wide: "spread", help: "Distribution of answers in the population according to the model; sorted by the share of the label",
+    { key: "distribution", title: "Population", wide: "spread", help: "Distribution of answers in the population according to the model. Click to sort by the share of the label",
       value: (i) => top(i), csv: (i) => top(i) / 1000,
       cell: (i) => h("div", {}, h("span", { class: "only-narrow" }, labelCell(i)), bar(shares(i), "Population")) },
-    items.p_top && { key: "share", title: "Share (90 % interval)", help: "Share of the label in the population, and its 90 % interval; sorted by the width of the interval", number: true, minor: true,
+    items.p_top && { key: "share", title: "Share (90 % interval)", help: "Share of the label in the population, and its 90 % interval. Click to sort by the width of the interval", number: true, minor: true,
       value: (i) => items.high[i] - items.low[i], cell: intervalCell, csv: (i) => `${items.low[i] / 1000} to ${items.high[i] / 1000}` },
     { key: "agreed", title: "Agreement", help: "Share of the item's labels with the most frequent answer", number: true, minor: true,
       value: (i) => items.agreed[i], csv: (i) => items.agreed[i] / 1000, cell: (i) => (items.n[i] ? percent(items.agreed[i] / 1000) : "–") },
@@ -107,6 +107,7 @@ function fileColumns() {
 }
 
 function itemPresets() {
+  const shareWords = data.true_classes ? "a probability" : "a share in the population";
   const n = (flag) => whole(flagged(flag));
   const contested = items.flags.filter((flags) => !(flags & FLAGS.clear_model)).length;
   return [
@@ -117,15 +118,15 @@ function itemPresets() {
       words: items.p_top ? "The probability that the label is the population’s most common answer is below 90 %. Items to adjudicate are not listed here. Sorted by the expected narrowing of the interval by one more label."
         : "Items with far fewer labels than usual." },
     { key: "contested", title: `No clear answer (${whole(contested)})`, keep: (i) => !has(i, "clear_model"), sort: "distribution",
-      words: "According to the model, no answer is shared by two thirds of the population; the most divided items first." },
-    { key: "overturned", title: `Not the most frequent label (${n("overturned")})`, keep: (i) => has(i, "overturned"), sort: "distribution", down: true,
+      words: `According to the model, no class has ${shareWords} of two thirds; the most divided items first.` },
+    { key: "overturned", title: `Label differs from majority (${n("overturned")})`, keep: (i) => has(i, "overturned"), sort: "distribution", down: true,
       words: "The model's label is not the most frequent one. Open an item to see the reason." },
     items.gold && { key: "wrong", title: `Differs from gold (${n("wrong")})`, keep: (i) => has(i, "wrong"), sort: "distribution", down: true,
       words: "The model's label is not the gold label; the most certain first. Some of these may be errors in the gold labels." },
     { key: "clear_raw", title: `Clear in the raw labels (${n("clear_raw")})`, quiet: true, keep: (i) => has(i, "clear_raw"),
       words: "At least two thirds of the raw labels agree." },
     { key: "clear_model", title: `Clear according to the model (${n("clear_model")})`, quiet: true, keep: (i) => has(i, "clear_model"),
-      words: "According to the model, at least two thirds of the population would give the same answer." },
+      words: `According to the model, one class has ${shareWords} of at least two thirds.` },
   ].filter(Boolean);
 }
 
