@@ -277,7 +277,7 @@ def test_two_views_in_hs_brexit(data_dir):
     labels = ds.read_annotations(data_dir / "hs_brexit" / "annotations.csv")
     result = ds.annotator_verdicts(labels, ds.HPGM(n_chains=2, n_sweeps=150, n_jobs=1).fit(labels))
     assert set(result.verdict) == {"typical"}
-    assert result.in_words().startswith("two views of similar weight (3 and 3 annotators)")
+    assert result.in_words().startswith("two views with similar shares of the labels (3 and 3 annotators)")
     assert not any(str(name) in result.in_words() for name in result.annotator)  # pages may be anonymous
 
 

@@ -122,7 +122,7 @@ def test_next_steps_come_first_then_the_report_then_notes() -> None:
     assert lines[report] == "Report: votes-refined/report.html"
     assert all(line.startswith("• ") for line in lines[1:report])
     assert "difference to best" not in result.stdout
-    assert "note: 2 labels differ" in result.stderr
+    assert "note: 2 classes differ" in result.stderr
     assert "difference to best" in run("fit", "votes.csv", "--model", "fmm", "-k", 2, "-v").stdout
 
 

@@ -168,8 +168,9 @@ class Checker:
         assert self.text in reasons
 
     def check_views(self, about: Any) -> None:
+        sizes = r"[\d,]+(?:, [\d,]+)*? and [\d,]+"
         self.parsed(
-            r"([Tt]wo|[Tt]hree|\d+) views of similar weight \([\d,]+(?:, [\d,]+)*? and [\d,]+ annotators\).*"
+            rf"(?:[Tt]wo|[Tt]hree|\d+) views with similar shares of the labels \({sizes} annotators\).*"
         )
 
     def check_groups(self, about: Any) -> None:
@@ -267,7 +268,7 @@ class Checker:
             r"( from new annotators: the present ones have labelled (?:it|all of them))?\."
             r"(?: (?:It has|They have) ([\d.,]+) labels?"
             r"(?: each| on average)?(?: \(other items: ([\d.]+)\))?\.)?"
-            rf"(?: (?:Its|On average, their) most frequent answers? (?:has|have) {SHARE} of the labels "
+            rf"(?: (?:On average, )?{SHARE} of (?:its|an item’s) labels are the most frequent answer "
             rf"\(other items: {SHARE}\)\.)?"
         )
         items = set(about["items"].tolist())
@@ -421,8 +422,8 @@ class Checker:
         assert row["agreement"] - row["chance"] <= self.usual_excess / 2 + 1e-9
 
     def check_few(self, about: Any) -> None:
-        chance = rf"which agree with the others not significantly more often than by chance \({SHARE}\)"
-        n, reason, share = self.parsed(rf"{NUMBER} labels?, (too few for a verdict|{chance})")
+        chance = rf"not significantly more agreement with the others than the {SHARE} expected by chance"
+        n, reason, share = self.parsed(rf"{NUMBER} labels?: (too few for a verdict|{chance})")
         row = self.standings[about["annotator"]]
         assert whole(n) == self.load[about["annotator"]]
         assert reason.startswith("too few") == (row["n"] <= 2)

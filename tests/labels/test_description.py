@@ -212,12 +212,14 @@ def test_notes_on_repeated_rows_and_gold() -> None:
     item, who = ["i1", "i1", "i1", "i2", "i2", "i2"], ["a", "a", "b", "a", "a", "a"]
     labels = ds.Annotations.from_arrays(item, who, ["x", "x", "x", "y", "y", "x"])
     copies, *others = ds.describe(labels).notes
-    assert copies.startswith("2 rows repeat the item, annotator and label of another, and all count;")
+    assert copies.startswith(
+        "2 rows have the same item, annotator and label as another row; every row counts;"
+    )
     assert "duplicates='first'" in copies
     assert not others
     alone = ds.Annotations.from_arrays(["i1", "i1", "i2"], ["a", "a", "b"], ["x", "x", "y"])
     (note,) = ds.describe(alone).notes
-    assert "and hpgm counts them once, as no item has labels by two annotators" in note
+    assert "hpgm counts them once, as no item has two annotators" in note
     once = ds.Annotations.from_arrays(item[1:4], who[1:4], ["x", "x", "y"])
     assert ds.describe(once).notes == ()
     with_gold = once.with_tables(gold={"item": ["i1", "i2"], "gold": ["y", "y"]})

@@ -196,7 +196,7 @@ def test_near_ties_are_adjudicated_and_disagreements_need_labels() -> None:
     counts = np.array([[5, 0], [5, 0], [3, 2], [3, 2]])
     assert sentences.more_sentence(counts, np.array([0, 1])) is None
     more = str(sentences.more_sentence(counts, np.array([2, 3])))
-    answers = f"their most frequent answers have 60{NB}% of the labels (other items: 100{NB}%)"
+    answers = f"60{NB}% of an item’s labels are the most frequent answer (other items: 100{NB}%)"
     assert more == f"Collect more labels for 2 items. On average, {answers}."
     empty = str(sentences.more_sentence(np.array([[0, 0], [4, 1], [5, 0]]), np.array([0]), by_all=True))
     who = "from new annotators: the present ones have labelled it"

@@ -307,7 +307,7 @@ def test_notes_on_similar_ids(write: Callable[..., Path]) -> None:
     alike, same = "differ from another only by white space or case", "if they mean the same"
     assert annotations.notes == (
         f"2 items {alike} (such as 'A' and 'a') and count as different items; {same}, correct the data",
-        f"2 labels {alike} (such as 'Yes' and 'yes') and count as different labels; {same}, "
+        f"2 classes {alike} (such as 'Yes' and 'yes') and count as different classes; {same}, "
         "use ignore_case=True",
         "there is only one annotator: 'ann'",
     )

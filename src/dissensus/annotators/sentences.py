@@ -210,9 +210,9 @@ def more_sentence(counts: NDArray[Any], items: Indices, *, by_all: bool = False)
     # share of the most frequent answer, over items with labels
     top, top_rest = (counts[m].max(axis=1)[k > 0] / k[k > 0] for m, k in ((items, n), (rest, n_rest)))
     if len(top) and len(rest) and round(top.mean(), 2) < round(top_rest.mean(), 2):
-        answers = "Its most frequent answer has" if single else "On average, their most frequent answers have"
         share, others = percent(float(top.mean())), percent(float(top_rest.mean()))
-        facts += f" {answers} {share} of the labels (other items: {others})."
+        answers = f"{share} of its" if single else f"On average, {share} of an item’s"
+        facts += f" {answers} labels are the most frequent answer (other items: {others})."
     all_of = "it" if single else "all of them"
     who = f" from new annotators: the present ones have labelled {all_of}" if by_all else ""
     text = f"Collect more labels for {count(len(items), 'item')}{who}.{facts}"
@@ -422,8 +422,8 @@ def few_sentence(n: int, n_labels: int, agreement: AnnotatorAgreement) -> Senten
         if float(agreement.agreement[n] - agreement.chance[n]) > Z_95 * float(agreement.excess_error[n]):
             return None
         chance = percent(float(agreement.chance[n]))
-        reason = f"which agree with the others not significantly more often than by chance ({chance})"
-    return Sentence(f"{count(n_labels, 'label')}, {reason}", "few", annotator=n)
+        reason = f"not significantly more agreement with the others than the {chance} expected by chance"
+    return Sentence(f"{count(n_labels, 'label')}: {reason}", "few", annotator=n)
 
 
 def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:

@@ -149,7 +149,8 @@ class AnnotatorVerdicts(TableResult):
         second = [view.words for view in self.views[1:2] if view.words]
         difference = f": annotators with the second view {second[0]}" if second else ""
         neither = "neither" if self.n_equal == 2 else "none"
-        text = f"{number} views of similar weight ({sizes} annotators), {neither} a minority{difference}"
+        sizes = f"with similar shares of the labels ({sizes} annotators)"
+        text = f"{number} views {sizes}, {neither} a minority{difference}"
         return Sentence(text, "views", parts=second)
 
     def __len__(self) -> int:
@@ -373,9 +374,8 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
             text = f"one of {len(view.members)} annotators who {view.words}"
             reason = Sentence(text, "member", parts=[view.words])
         if reason is None and verdict != TYPICAL:
-            text = "the verdict comes from the model, and no single pattern in the raw labels shows it"
-            text = "not enough evidence for a verdict" if verdict == FEW else text
-            reason = Sentence(text, "finding")
+            by_model = "the verdict comes from the model, and no single pattern in the raw labels shows it"
+            reason = Sentence("not enough evidence for a verdict" if verdict == FEW else by_model, "finding")
         parts = [part for part in (reason, sentences.standing_sentence(n, agreement)) if part]
         verdicts.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
 

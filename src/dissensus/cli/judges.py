@@ -29,7 +29,7 @@ def judges(
     items: opt.ItemTable = None,
     annotators: opt.AnnotatorTable = None,
     judges: Annotated[
-        list[str], option("WHO", "Ids, a pattern such as 'gpt*', a column, or COLUMN=VALUE.")
+        list[str], option("WHO", "Ids, a pattern ('gpt*'), or COLUMN=VALUE of --annotators.")
     ] = [],
     epsilon: Annotated[float, option("E", "Tolerance in favour of a judge, usually 0.1 to 0.2.")] = 0.15,
     by: Annotated[
@@ -40,8 +40,8 @@ def judges(
 ) -> None:
     """Compare language models with human annotators.
 
-    Without --judges, annotators with kind llm in the table of --annotators are judges. Without such a
-    column, judges are recognised by their names (gpt…, claude…).
+    Without --judges, the judges are the annotators whose column 'kind' is 'llm' in the table of --annotators.
+    If there is no column 'kind', judges are recognised by their names (gpt…, claude…).
     """
     from dissensus.judges.report import judge_report
     from dissensus.tables.results import write_json
@@ -132,6 +132,6 @@ def _show_errors(report: JudgeReport) -> None:
     rows: list[list[Any]] = []
     for _, errors in groupby(report.wrong_items(), key=itemgetter("judge")):
         rows += [[row[name] for name in names] for row in islice(errors, ERRORS_PER_JUDGE)]
-    columns = ["judge", "item", "judge says", "humans say", "humans who agree with judge", "human labels"]
+    columns = ["judge", "item", "judge says", "humans say", "humans who agree (estimated)", "human labels"]
     if rows:
         show_table(f"Clearest errors, up to {ERRORS_PER_JUDGE} per judge", columns, rows)

@@ -32,7 +32,7 @@ def recover(
     item_clusters: opt.ItemSizes = "6,12",
     annotator_clusters: opt.AnnotatorSizes = "4,8",
     labels_shown: Annotated[
-        str, option("LIST", "Labels per item that models are fitted to: 1,2,4.", "--labels-shown", "-r")
+        str, option("LIST", "How many labels of each item the models see: 1,2,4.", "--labels-shown", "-r")
     ] = "",
     draws: Annotated[int, option("N", "Number of random subsets of labels.")] = 5,
     weight_by: Annotated[

@@ -266,13 +266,11 @@ def remarks(annotations: Annotations) -> tuple[str, ...]:
             same = [np.diff(column[rows]) == 0 for column in annotations.columns]
             n_repeats += int(np.all(same, axis=0).sum())
     if n_repeats:
-        repeats = "1 row repeats" if n_repeats == 1 else f"{n_repeats:,} rows repeat"
+        repeats = "1 row has" if n_repeats == 1 else f"{n_repeats:,} rows have"
         shared = annotations.n_pairs > np.count_nonzero(np.diff(annotations.item_pointers))
-        count = "all count" if shared else "hpgm counts them once, as no item has labels by two annotators"
-        notes.append(
-            f"{repeats} the item, annotator and label of another, and {count}; if they are copies, drop them "
-            f"with {setting('duplicates', 'first')}"
-        )
+        count = "every row counts" if shared else "hpgm counts them once, as no item has two annotators"
+        remedy = f"to drop accidental copies, use {setting('duplicates', 'first')}"
+        notes.append(f"{repeats} the same item, annotator and label as another row; {count}; {remedy}")
     if annotations.gold is None or annotations.label_type == "numeric":
         return tuple(notes)
     labelled = np.flatnonzero((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0))

@@ -46,7 +46,7 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
     if findings.votes is not None:
         note = "Agreement with the others far below the median"
         if findings.verdicts is not None:
-            note = "Spam, systematic errors, and others without a verdict whose agreement is very low"
+            note = "Spam, systematic errors, and very low agreement with too few labels for a verdict"
         check = [(f"{findings.check.sum():,}", "annotators", "check", "")]
         cards.append(_card("Annotators to check", check, note))
     widths = findings.narrowing()

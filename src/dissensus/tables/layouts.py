@@ -564,8 +564,9 @@ def lookalike_notes(vocabulary: vocab.Vocabulary) -> list[str]:
         return []
     n, examples = sum(map(len, groups)), " and ".join(map(vocab.quoted, groups[0][:2]))
     remedy = f"use {setting('ignore_case', True)}" if role == "label" else "correct the data"
-    finding = f"{n:,} {role}s differ from another only by white space or case (such as {examples})"
-    return [f"{finding} and count as different {role}s; if they mean the same, {remedy}"]
+    names = "classes" if role == "label" else f"{role}s"
+    finding = f"{n:,} {names} differ from another only by white space or case (such as {examples})"
+    return [f"{finding} and count as different {names}; if they mean the same, {remedy}"]
 
 
 # ---- side tables --------------------------------------------------------------------------------------

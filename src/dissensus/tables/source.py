@@ -157,7 +157,7 @@ def encoding_error(source: Source) -> DataError | None:
         line = len(_LINE_END.findall(source.raw[: error.start])) + 1
         return DataError(
             f"{source.name} line {line}: byte 0x{source.raw[error.start]:02x} is not UTF-8; save the file as "
-            f"UTF-8 or, if it has the labels, name its {setting('encoding')}"
+            f"UTF-8, or say which encoding it has: {setting('encoding')}"
         )
     return None
 

@@ -35,7 +35,7 @@ function confusion(n) {
       ...row.map((value) => paint(h("td", {}, (100 * value / total).toFixed(0)), value / total)),
       h("td", { class: "total" }, total.toFixed(0)));
   }).filter(Boolean);
-  return h("div", {}, h("h3", { class: "small" }, `Rows: ${data.true_classes ? "the true class" : "the population’s answer"} according to the model (each label is divided among the rows by the item’s ${data.true_classes ? "probabilities" : "shares"}). Cells: percentage of the row. Last column: sum of the row`),
+  return h("div", {}, h("h3", { class: "small" }, `Rows: ${data.true_classes ? "the true class" : "the population’s answer"} according to the model (a label counts in every row, in proportion to the item’s ${data.true_classes ? "probabilities" : "estimated shares"}). Cells: per cent of the labels in this row. Last column: number of labels in this row`),
     scrolled("Confusion with the population", h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Population"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))),
         h("th", { scope: "col" }, "Labels"))), h("tbody", {}, ...lines))));
@@ -202,7 +202,7 @@ function showAnnotators() {
     command: () => `dissensus annotators ${runName()} -o annotators.csv` });
   section("annotators", "Annotators",
     people.verdict
-      ? "The labels of a spammer do not depend on the item; those of a minority view do. Views are the model’s clusters of annotators; groups (below) must also be confirmed by the raw labels. Open a row to see the evidence."
+      ? "The labels of a spammer do not depend on the item; those of a minority view do. Views are the model’s clusters of annotators; groups (below) are clusters that the raw labels confirm. Open a row to see the evidence."
       : "This model gives no verdicts on annotators. Fit HPGM to distinguish spam from minority views.",
     ...data.views.map((view) => h("p", {}, view)), table.element,
     data.heat ? fold("Pairwise agreement", heatMatrix, "matrix") : null, columnPart());

@@ -15,8 +15,8 @@ function heldOutTable() {
   const heads = [["Model"], ["Probability"], ["Given item and annotator", "number"], ["Gap", "number"], ["Given the item only", "number minor"], ["Gap", "number minor"]];
   const caption = `Each model predicts ${whole(rows[0].n)} held-out labels. The column Probability is the geometric mean of the probabilities that it gives them; `
     + "the others are mean log-probabilities (nats). Higher is better. Gaps to the best model have standard errors, paired over items; "
-    + "models within two standard errors are tied. In the last two columns, the models do not know who gave the label. dissensus fit --verbose lists all candidates; the table has the best of each kind."
-    + (data.true_classes ? "" : " Unless a model is named, dissensus fit uses these two columns to choose. If several models are tied, it usually takes HPGM (or its form for ordered classes).");
+    + "models within two standard errors are tied. The table has the best model of each kind; dissensus fit --verbose lists all. In the last two columns, the models do not know who gave the label."
+    + (data.true_classes ? "" : " Unless you name a model, dissensus fit chooses by these two columns. If several models are tied, it usually takes HPGM (or its form for ordered classes).");
   return offered("held-out", "Held-out labels", plainTable("held-out", caption, heads, lines));
 }
 
