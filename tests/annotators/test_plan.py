@@ -354,7 +354,12 @@ def test_a_run_is_judged_planned_shown_and_updated(old_and_new):
     assert json.loads(run("plan", "run", "--budget", 30, "--json").stdout)["plan"]["budget"] == 30
     assert "30 labels for" in run("plan", "run", "--budget", 30, "-o", "plan.csv").stdout
     before, summary = Path("run/labels.csv").read_bytes(), Path("run/summary.json").read_bytes()
-    assert "60 labels added" in run("update", "run", "new.csv", "-o", "later", "--no-report").stdout
+    # a complete export: old labels are skipped
+    lines = Path("new.csv").read_text() + "".join(Path("old.csv").read_text().splitlines(True)[1:])
+    Path("all.csv").write_text(lines)
+    result = run("update", "run", "all.csv", "-o", "later", "--no-report")
+    assert "60 labels added" in result.stdout
+    assert "skipped 1,140 of 1,200 labels, which the run already has" in result.stderr
     assert json.loads(Path("later/summary.json").read_text())["updated"]["n_labels"] == 1140
     Path("odd.csv").write_text("item,annotator,label\ni1,w1,zebra\n")
     message = run("update", "run", "odd.csv", code=2).stderr

@@ -93,8 +93,7 @@ def steps(
         rows.append((contrast, ("groups", "", "Show the groups")))
     unsure, tied = findings.intervals is not None, np.flatnonzero(findings.adjudicate)
     adjudicate = sentences.adjudicate_sentence(annotations.counts, tied, unsure=unsure)
-    everyone = np.ones(annotations.n_annotators, dtype=bool)
-    by_all = not people_left(annotations, everyone)[findings.more].any()
+    by_all = not people_left(annotations, np.ones(annotations.n_annotators, bool))[findings.more].any()
     more = sentences.more_sentence(annotations.counts, np.flatnonzero(findings.more), by_all=by_all)
     rows += [
         (sentences.parts_sentence(*parts), ("", "", "")),

@@ -28,7 +28,7 @@ import numpy as np
 from dissensus.annotators.pseudonyms import is_pseudonymous
 from dissensus.annotators.verdicts import ANNOTATORS_FILE, annotator_verdicts, bias_columns, read_verdicts
 from dissensus.engine import current
-from dissensus.errors import DataError
+from dissensus.errors import DataError, warn
 from dissensus.evaluate.gold import judged_items, right_rows
 from dissensus.labels import provided
 from dissensus.labels.annotations import Annotations
@@ -341,7 +341,7 @@ def update_run(
     old = open_labels(path, provided("read_annotations"))
     seed = saved.summary.get("seed", getattr(saved.model, "seed", 0))
     estimate = saved.summary.get("estimate", "population")
-    check_update(path, old, new)
+    new = unseen_labels(path, old, new)
     if old.label_type == "numeric":  # new ratings may be new numbers
         codes, numbers = old.class_vocabulary.extended(new.class_vocabulary)
         old = replace(old, label=codes[old.label], class_vocabulary=numbers)
@@ -386,8 +386,8 @@ def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> 
     return both.with_tables(**tables) if tables else both
 
 
-def check_update(path: Path, learned: Annotations, new: Annotations) -> None:
-    """Reject new labels if the run is anonymous, or if it already has all of them."""
+def unseen_labels(path: Path, learned: Annotations, new: Annotations) -> Annotations:
+    """Return the labels that the run does not have yet; reject them if the run is anonymous, or has all."""
     if is_pseudonymous(learned) and not is_pseudonymous(new):
         raise DataError(
             f"{path}: the run is anonymous, so new labels cannot be matched with its annotators; fit the old "
@@ -403,3 +403,7 @@ def check_update(path: Path, learned: Annotations, new: Annotations) -> None:
     repeated = all_known & np.isin((item * N + annotator) * P + label, keys)
     if len(repeated) and repeated.all():
         raise DataError(f"{path}: already has all {len(repeated):,} labels; there is nothing to add")
+    if new.anonymous or not repeated.any():  # equal class counts are other labels
+        return new
+    warn(f"skipped {repeated.sum():,} of {len(repeated):,} labels, which the run already has")
+    return new.take_rows(~repeated)
