@@ -202,7 +202,7 @@ def more_sentence(counts: NDArray[Any], items: Indices, *, by_all: bool = False)
     rest = np.setdiff1d(np.flatnonzero(counts.sum(axis=1) > 0), items)
     n, n_rest = counts[items].sum(axis=1), counts[rest].sum(axis=1)
     single, facts = len(items) == 1, ""
-    if not len(rest) or round(n.mean(), 1) < round(n_rest.mean(), 1):
+    if not len(rest) or n.mean() <= 0.9 * n_rest.mean():
         each = f"{count(int(n[0]), 'label')}{' each' * (not single)}"
         labels = each if n.min() == n.max() else f"{n.mean():.1f} labels on average"
         others = f" (other items: {n_rest.mean():.1f})" if len(rest) else ""

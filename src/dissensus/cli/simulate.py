@@ -116,7 +116,7 @@ def demo(seed: opt.Seed = 0, output: opt.OutputDirectory = None, force: opt.Forc
         summary = {"command": command, "seed": seed}
         (folder / "crowd").mkdir()
         write_crowd(folder / "crowd", labels, population, summary, annotators=groups)
-        page = {"title": "Fine, rude or hateful?"}
+        page = {"title": "Fine, rude or hateful?", "run": str(directory / "refined")}
         write_run(run, folder / "refined", command=command, source="crowd/annotations.csv", page=page)
         compared = [dict(zip(DEMO_COLUMNS, row, strict=True)) for row in rows]
         write_summary(folder, summary | {"compared": compared})

@@ -36,17 +36,13 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
     agreement = [(alpha, "items", "contested", "")]
     cards = [
         _card("Agreement (Krippendorff’s α)", agreement, interval + described.reading.capitalize()),
-        _card(
-            "Items with a clear answer",
-            clear,
-            "One class has at least two thirds of the labels, or of the model’s distribution",
-        ),
+        _card("Items with a clear answer", clear, "One class has two thirds or more of the distribution"),
         _card("Items to adjudicate", adjudicate, tied),
     ]
     if findings.votes is not None:
         note = "Agreement with the others far below the median"
         if findings.verdicts is not None:
-            note = "Spam, systematic errors, and very low agreement with too few labels for a verdict"
+            note = "Spam and systematic errors; also annotators without a verdict who rarely agree"
         check = [(f"{findings.check.sum():,}", "annotators", "check", "")]
         cards.append(_card("Annotators to check", check, note))
     widths = findings.narrowing()

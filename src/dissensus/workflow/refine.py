@@ -204,8 +204,8 @@ def fit(
         converged = getattr(fitted, "converged_items_", 1.0)
         if converged < MIN_CONVERGED_SHARE:
             warn(
-                f"the chains converged for {converged:.0%} of the items (split-R̂ ≤ 1.1); for the others, the "
-                "intervals pool the draws of all chains; more sweeps, such as n_sweeps=1000, may help"
+                f"the chains converged for {converged:.0%} of the items (split-R̂ ≤ 1.1); the intervals of "
+                "the others combine chains that disagree; more sweeps, such as n_sweeps=1000, may help"
             )
         share, reason = test_size or TEST_SIZE, chosen.reason or reason
         run = Refinement(annotations, fitted, chosen.table, reason, seed, seconds, share, estimate)

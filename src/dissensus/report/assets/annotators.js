@@ -35,7 +35,7 @@ function confusion(n) {
       ...row.map((value) => paint(h("td", {}, (100 * value / total).toFixed(0)), value / total)),
       h("td", { class: "total" }, total.toFixed(0)));
   }).filter(Boolean);
-  return h("div", {}, h("h3", { class: "small" }, `Rows: ${data.true_classes ? "the true class" : "the population’s answer"} according to the model (a label counts in every row, in proportion to the item’s ${data.true_classes ? "probabilities" : "estimated shares"}). Cells: per cent of the labels in this row. Last column: number of labels in this row`),
+  return h("div", {}, h("h3", { class: "small" }, `Rows: ${data.true_classes ? "the true class" : "the population’s answer"} according to the model (a label counts in every row, in proportion to the item’s ${data.true_classes ? "probabilities" : "estimated shares"}). Columns: this annotator’s answer, in per cent of the row. Last column: number of labels in the row`),
     scrolled("Confusion with the population", h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Population"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))),
         h("th", { scope: "col" }, "Labels"))), h("tbody", {}, ...lines))));

@@ -13,8 +13,8 @@ function heldOutTable() {
     h("td", { class: "number minor" }, row.score_items === null ? "−∞" : decimal(row.score_items, 3)),
     h("td", { class: "number minor" }, behind(row.behind_items))));
   const heads = [["Model"], ["Probability"], ["Given item and annotator", "number"], ["Gap", "number"], ["Given the item only", "number minor"], ["Gap", "number minor"]];
-  const caption = `Each model predicts ${whole(rows[0].n)} held-out labels. The column Probability is the geometric mean of the probabilities that it gives them; `
-    + "the others are mean log-probabilities (nats). Higher is better. Gaps to the best model have standard errors, paired over items; "
+  const caption = `Each model predicts ${whole(rows[0].n)} held-out labels. ‘Given item and annotator’ and ‘Given the item only’ are mean log-probabilities of these labels (nats); `
+    + "‘Probability’ is the first of the two, as a geometric mean. Higher is better. Gaps to the best model have standard errors, paired over items; "
     + "models within two standard errors are tied. The table has the best model of each kind; dissensus fit --verbose lists all. In the last two columns, the models do not know who gave the label."
     + (data.true_classes ? "" : " Unless you name a model, dissensus fit chooses by these two columns. If several models are tied, it usually takes HPGM (or its form for ordered classes).");
   return offered("held-out", "Held-out labels", plainTable("held-out", caption, heads, lines));
@@ -81,7 +81,7 @@ function traceChart() {
     patience: "because the objective no longer improved", "end of path": "at the end of the path of prior strengths" };
   const sampled = data.intervals === "sampled";
   const rose = `The objective ${ends[0] > ends[1] ? "fell" : "rose"} from ${ends[0].toPrecision(6)} to ${ends[1].toPrecision(6)} in ${last} iterations. `;
-  const words = sampled ? `The chart shows the log-likelihood of the labels in ${last} sampled states, chain after chain. The chains ${stopped === "agreement of chains" ? "" : "do not yet "}agree (split-R̂ ≤ 1.1 for 90 % of the items).`
+  const words = sampled ? `The chart shows the log-likelihood of the labels in ${last} sampled states, chain after chain. The chains ${stopped === "agreement of chains" ? "" : "do not yet "}agree; the criterion is split-R̂ ≤ 1.1 for at least 90 % of the items.`
     : `${rose}The fit stopped ${reasons_[stopped] || `by ${stopped}`}.`;
   return h("div", {}, h("p", {}, words),
     svg("svg", { viewBox: "0 0 640 225", class: "plot", role: "img", "aria-label": words },
