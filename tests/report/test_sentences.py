@@ -201,6 +201,9 @@ def test_near_ties_are_adjudicated_and_disagreements_need_labels() -> None:
     empty = str(sentences.more_sentence(np.array([[0, 0], [4, 1], [5, 0]]), np.array([0]), by_all=True))
     who = "from new annotators: the present ones have labelled it"
     assert empty == f"Collect more labels for 1 item {who}. It has 0 labels (other items: 5.0)."
+    assert "They have" not in more  # 5 labels are not fewer than 5
+    fewer = str(sentences.more_sentence(np.array([[12, 8], [16, 5]]), np.array([0])))
+    assert "It has" not in fewer  # 20 labels are hardly fewer than 21
     nearly = np.array([[200, 100], [201, 99]])  # both 67 % when rounded
     assert sentences.more_sentence(nearly, np.array([0])) is None
 

@@ -13,10 +13,11 @@ import pytest
 import dissensus as ds
 import dissensus.models.hpgm.model
 from dissensus.annotators import verdicts
+from dissensus.errors import DissensusWarning
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.workflow.refine import fit
-from dissensus.workflow.runs import annotator_table, load_run, share_right, write_run
+from dissensus.workflow.runs import annotator_table, load_run, share_right, unseen_labels, write_run
 from tests.helpers.cli import run
 
 COMMANDS: dict[str, list[Any]] = {
@@ -143,3 +144,16 @@ def test_annotators_are_judged_once(votes: Path, tmp_path: Path, monkeypatch: py
     assert len(models) == 1
     run("annotators", tmp_path / "out")  # read from the run
     assert len(models) == 1
+
+
+def test_new_labels_are_those_that_the_run_does_not_have() -> None:
+    old = Annotations.from_arrays(["i", "i", "j"], ["a", "b", "a"], ["x", "y", "x"])
+    new = Annotations.from_arrays(["i", "i", "k"], ["a", "b", "a"], ["x", "x", "x"])  # the second differs
+    with pytest.warns(DissensusWarning, match="skipped 1 of 3 labels, which the run already has"):
+        unseen = unseen_labels(Path("run"), old, new)
+    assert [(unseen.items[m], unseen.annotators[n]) for m, n, _ in zip(*unseen.columns, strict=True)] == [
+        ("i", "b"), ("k", "a")
+    ]  # fmt: skip
+    # counts do not name annotators: further counts of an item are other labels
+    old, more = (Annotations.from_counts(counts, classes=["x", "y"]) for counts in ([[3, 1]], [[2, 4]]))
+    assert unseen_labels(Path("run"), old, more) is more

@@ -50,6 +50,7 @@ MAJORITY = 0.5
 MIN_CRAMERS_V, MIN_RESIDUAL = 0.1, 2.0  # of a column associated with groups; standardised residual
 MIN_LABELS_TO_ADJUDICATE, MAX_TIE_GAP = 4, 0.2  # of an item; gap between the shares of its two top answers
 MIN_CONTRAST_ITEMS = 4
+MAX_LABEL_RATIO = 0.9  # labels per item, over those of other items, that count as fewer
 
 
 class Sentence(str):
@@ -202,7 +203,7 @@ def more_sentence(counts: NDArray[Any], items: Indices, *, by_all: bool = False)
     rest = np.setdiff1d(np.flatnonzero(counts.sum(axis=1) > 0), items)
     n, n_rest = counts[items].sum(axis=1), counts[rest].sum(axis=1)
     single, facts = len(items) == 1, ""
-    if not len(rest) or n.mean() <= 0.9 * n_rest.mean():
+    if not len(rest) or n.mean() <= MAX_LABEL_RATIO * n_rest.mean():
         each = f"{count(int(n[0]), 'label')}{' each' * (not single)}"
         labels = each if n.min() == n.max() else f"{n.mean():.1f} labels on average"
         others = f" (other items: {n_rest.mean():.1f})" if len(rest) else ""
