@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 SHORT  := not slow and not data and not browser and not cluster and not torch and not verify
+LOOPS  := hatch_build.py $(wildcard src/dissensus/compiled/*.c)
 CORES  := $(shell nproc 2>/dev/null || echo 2)
 # Tests start hundreds of interpreters: what one has compiled is kept for the next, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,8 +29,8 @@ verify: install browser  ## all tests, the long ones too, with every seed, size 
 	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest $(SPREAD)
 
 lint: install  ## ruff: style and format; names and English
-	$(BIN)/ruff check src tests benchmarks experiments reproduction website
-	$(BIN)/ruff format --check src tests benchmarks experiments reproduction website
+	$(BIN)/ruff check src tests benchmarks experiments reproduction website hatch_build.py
+	$(BIN)/ruff format --check src tests benchmarks experiments reproduction website hatch_build.py
 	$(BIN)/python tests/helpers/style.py
 
 types: install  ## mypy, strict on src/, experiments/ and reproduction/
@@ -62,11 +63,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt --upgrade pip
 
-$(VENV)/core.stamp: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/core.stamp: $(BIN)/python pyproject.toml constraints.txt $(LOOPS)
 	$(BIN)/python -m pip install -q -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/all.stamp: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/all.stamp: $(BIN)/python pyproject.toml constraints.txt $(LOOPS)
 	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[all]' --group compare --group docs --group notebooks
 	@touch $@ $(VENV)/core.stamp

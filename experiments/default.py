@@ -1,13 +1,14 @@
-"""The default model, chosen without hindsight, against every other model at its best setting in hindsight.
+"""The default model against every other model at its best setting in hindsight.
 
     python -m experiments.default [--data DIR] [--finished FILE]
 
-Five parts, each on all datasets that allow it: estimates from few labels, the same with the reservation of
-``recover``, coverage of the intervals, log-probabilities of hidden labels, and unanimous items.
+Five parts, each on all datasets that allow it: estimates from few labels, coverage of the intervals,
+log-probabilities of hidden labels, two runs with different seeds, and unanimous items.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,7 @@ from dissensus.labels.rows import pairs_per_item
 from dissensus.metrics import kl_rows
 from dissensus.models import title_of
 from dissensus.models.base import Model
-from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array, row_shares
-from dissensus.workflow.refine import TEST_SIZE, fit
 from experiments.runner import (
     Measurements,
     Values,
@@ -42,13 +41,14 @@ from experiments.runner import (
 )
 
 POOL = 8  # labels of an item from which the shown ones are drawn
-MIN_RESERVED, MIN_RESERVED_BY_RECOVER = 4, 6  # other labels that an item needs
+MIN_RESERVED = 4  # other labels that an item needs
 MIN_ITEMS = 90  # items with enough labels that a dataset needs
 LABELS_SHOWN = (1, 2, 4, 8)
-N_DRAWS, N_INTERVAL_DRAWS, N_SPLITS = 2, 3, 5
-RECOVER_DATASETS = ("nli_variation", "tweet_sensitivity")
+N_DRAWS, N_SPLITS = 2, 5
+CUTS = (150, 250, 400)  # items that datasets are cut to for the intervals
 HIDDEN_DATASETS = ("jq1", "jq2", "jq3", "weather_sentiment_amt", "weather_sentiment_cf")
-N_CROWDS, CROWD_LABELS = 15, 20  # simulated crowds, and labels per item
+TWICE_DATASETS = ("jq1", "jq3", "gwsd", "weather_sentiment_amt", "hs_brexit", "rte")
+N_CROWDS, CROWD_LABELS = 8, 20  # simulated crowds, and labels per item
 UNANIMOUS_LABELS = 5  # equal labels from which an item counts as unanimous
 POSSIBLE_ITEMS, DRAWN_ITEMS = 4_000, 2_000  # of the oracle
 
@@ -61,38 +61,35 @@ def rivals() -> list[Model]:
     return [*mixtures, *graphical, ds.DawidSkene(), ds.CBCC()]
 
 
-def fit_default(labels: Annotations, seed: int) -> Model:
-    """Fit the default model; use HPGM if ``fit`` would refuse because no item has two labels."""
-    single = pairs_per_item(labels).max() < 2
-    return fit(labels, "hpgm" if single else "auto", seed=seed, test_size=0 if single else TEST_SIZE).model
-
-
 # ---- measuring ----------------------------------------------------------------------------------------
 
 
-def few_labels(annotations: Annotations, n_labels: int, draw: int) -> Values:
-    """Measure the KL of every item in one draw, for the default, its rivals and smoothed counts."""
+def rival_estimates(annotations: Annotations, n_labels: int, draw: int) -> Values:
+    """Measure the KL of every item in one draw, for smoothed counts and all rivals of the default."""
     design = Design.of(annotations, POOL, MIN_RESERVED, 0, 1e-5)
     labels = design.shown(n_labels, draw)
-    default = fit_default(labels, draw)
-    estimates = {"default": default.label_distributions_}
+    estimates = {"counts": additive(labels.counts, best_in_hindsight(design, [labels.counts]))}
     for model in rivals():
         sizes = {"n_item_clusters": labels.n_items, "n_annotator_clusters": labels.n_annotators}
         if all(getattr(model, name, 0) <= size for name, size in sizes.items()):
             estimates[title_of(model)] = model.fit(labels).label_distributions_
-    estimates["counts"] = additive(labels.counts, best_in_hindsight(design, [labels.counts]))
-    rows = {name: np.round(design.divergence(table), 5).tolist() for name, table in estimates.items()}
-    return {"rows": rows, "chosen": title_of(default), "coverage": coverage(default, design)}
+    return {name: np.round(design.divergence(table), 5).tolist() for name, table in estimates.items()}
 
 
-def coverage(model: Model, design: Design) -> float | None:
+def default_estimate(annotations: Annotations, n_labels: int, draw: int) -> Values:
+    """Measure the KL of every item and the coverage in one draw, for the default."""
+    design = Design.of(annotations, POOL, MIN_RESERVED, 0, 1e-5)
+    model = ds.Pool(seed=draw).fit(design.shown(n_labels, draw))
+    rows = np.round(design.divergence(model.label_distributions_), 5).tolist()
+    return {"default": rows, "coverage": coverage(model, design)}
+
+
+def coverage(model: ds.Pool, design: Design) -> float:
     """Return how often the central 90 % of the predicted reserved counts contain the observed counts.
 
     Given the share y of a class, the reserved count is Binomial(n, y). Averaged over posterior draws of y,
-    u = P(count < c) + U P(count = c) is uniform if the intervals are right. None without draws.
+    u = P(count < c) + U P(count = c) is uniform if the intervals are right.
     """
-    if not isinstance(model, HPGM):
-        return None
     counts = design.reserved.counts
     sizes = counts.sum(axis=1, keepdims=True)
     below, equal = np.zeros(counts.shape), np.zeros(counts.shape)
@@ -114,7 +111,7 @@ def oracle(annotations: Annotations) -> Values:
     design = Design.of(annotations, POOL, MIN_RESERVED, 0, 1e-5)
     subset = annotations.take_items(np.flatnonzero(pairs_per_item(annotations) >= POOL + MIN_RESERVED))
     rng = np.random.default_rng(0)
-    draws = HPGM(seed=0).fit(subset).share_draws_
+    draws = ds.HPGM(seed=0).fit(subset).share_draws_
     possible = rng.permutation(draws.reshape(-1, draws.shape[2]))[:POSSIBLE_ITEMS]
     possible = np.maximum(possible, 1e-6).astype(float)
     possible /= possible.sum(axis=1, keepdims=True)
@@ -129,38 +126,32 @@ def oracle(annotations: Annotations) -> Values:
     return values
 
 
-def recovered(annotations: Annotations, n_labels: int, draw: int) -> Values:
-    """Measure the default and smoothed counts with the reservation of docs/budget.md."""
-    design = Design.of(annotations, POOL, MIN_RESERVED_BY_RECOVER, 0, 1e-5)
-    labels = design.shown(n_labels, draw)
-    default = fit_default(labels, draw)
-    counts = additive(labels.counts, best_in_hindsight(design, [labels.counts]))
-    return {
-        "default": float(design.divergence(default.label_distributions_).mean()),
-        "counts": float(design.divergence(counts).mean()),
-        "chosen": title_of(default),
-        "items": labels.n_items,
-    }
-
-
-def intervals(annotations: Annotations, n_labels: int, draw: int) -> Values:
-    """Measure coverage, KL and convergence of HPGM in one draw."""
-    design = Design.of(annotations, POOL, MIN_RESERVED, 0, 1e-5)
-    model = ds.HPGM(seed=draw).fit(design.shown(n_labels, draw))
-    return {
-        "coverage": coverage(model, design),
-        "kl": float(design.divergence(model.label_distributions_).mean()),
-        "settled": model.converged_items_,
-        "rhat": model.convergence(),
-    }
+def cut(annotations: Annotations, n_items: int, draw: int) -> Annotations:
+    """Return the labels of a random subset of the items with enough labels."""
+    items = np.flatnonzero(pairs_per_item(annotations) >= POOL + MIN_RESERVED)
+    return annotations.take_items(np.sort(np.random.default_rng(draw).choice(items, n_items, replace=False)))
 
 
 def hidden_labels(annotations: Annotations, seed: int) -> Values:
-    """Measure −log P of hidden labels given item and annotator, and given the item; and convergence."""
+    """Measure −log P of hidden labels given item and annotator, and given the item."""
     shown, hidden = annotations.split_labels(0.2, seed)
-    model = ds.HPGM(seed=seed).fit(shown)
-    losses = {"pair": -model.score(hidden), "item": -model.score_items(hidden)}
-    return losses | {"settled": model.converged_items_, "rhat": model.convergence()}
+    model = ds.Pool(seed=seed).fit(shown)
+    return {"pair": -model.score(hidden), "item": -model.score_items(hidden)}
+
+
+def two_runs(annotations: Annotations) -> Values:
+    """Measure how far two runs with different seeds differ, and what each says about it."""
+    start = time.process_time()
+    models = [ds.Pool(seed=seed).fit(annotations) for seed in (0, 1)]
+    seconds = (time.process_time() - start) / 2
+    first, second = (model.label_distributions_ for model in models)
+    return {
+        "tv": float(np.abs(first - second).sum(axis=1).mean() / 2),
+        "flips": float((first.argmax(axis=1) != second.argmax(axis=1)).mean()),
+        "said": float(np.mean([model.run_difference_ for model in models])),
+        "seconds": seconds,
+        "labels": annotations.n_labels,
+    }
 
 
 def unanimity(folder: Path) -> Values:
@@ -169,7 +160,7 @@ def unanimity(folder: Path) -> Values:
     counts = annotations.counts
     sizes = counts.sum(axis=1)
     unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS)
-    model = ds.HPGM().fit(annotations)
+    model = ds.Pool().fit(annotations)
     shares = model.label_distributions_[unanimous, counts[unanimous].argmax(axis=1)]
     largest = model.classes_[model.label_distributions_.argmax(axis=1)]
     return {
@@ -178,7 +169,6 @@ def unanimity(folder: Path) -> Values:
         "least": float(shares.min()) if len(shares) else None,
         "below": int((shares < 0.6).sum()),
         "label_is_argmax": bool((model.to_frame()["label"].to_numpy() == largest).all()),
-        "rhat": float(model.rhat_.max()),
     }
 
 
@@ -186,9 +176,9 @@ def unanimity(folder: Path) -> Values:
 
 HEAD = """# The default model
 
-Written by `python -m experiments.default` (dissensus {version}). The default of `dissensus fit` is chosen
-without the labels that judge it. All other models are shown at the setting that turned out best, which is
-not known in advance.
+Written by `python -m experiments.default` (dissensus {version}). The default of `dissensus fit` is the pool
+of HPGM and latent positions, with nothing selected. All other models are shown at the setting that turned
+out best, which is not known in advance.
 """
 
 FEW = """
@@ -199,43 +189,42 @@ The table shows the mean KL(reserved ‖ estimate). "Best other" is the best of 
 Dawid–Skene and CBCC, each at its best setting. The oracle knows the distribution of the items (drawn from a
 fit to all labels) and computes exact posteriors. It does not know who gave a label, so a model that uses the
 annotators can have a lower KL. Differences have 95 % intervals over paired resamples of items and draws.
-Coverage is the share of reserved counts inside the central 90 % of the predicted counts.
 
 {table}
 
 The default is not worse in {not_worse} of {n} cells ({share:.1%}) and has the lower KL in {lower}.
 {several}, and it has the lower KL in {several_lower}. With one label per item `fit` refuses to
-answer, because disputed and clear items cannot be distinguished. `--model hpgm` still fits: {single}.
-"""
-
-RECOVERED = """
-## Reservation of recover
-
-The same with the reservation of [recovery](../budget.md): 8 labels of each item with at least {min_labels}
-may be shown, and the others are reserved. Mean KL(reserved ‖ estimate) over {draws} draws ± standard
-deviation.
-
-{table}
+answer, because disputed and clear items cannot be distinguished. `--model pool` still fits: {single}.
 """
 
 INTERVALS = """
 ## Intervals
 
-`HPGM()` with default settings. Coverage is defined as above. "Converged" is the share of items for which the
-chains agree (split-R̂ ≤ 1.1). {draws} draws of R labels per item of the real datasets, and {crowds} simulated
-crowds of 300 items, 60 annotators and 4 classes. ± is the standard deviation between draws or crowds. Items
-of one crowd are covered or missed together, so a single crowd says little.
+Coverage is the share of reserved counts inside the central 90 % of the predicted counts, for all items, for
+{draws} random subsets of 150, 250 and 400 items, and for {crowds} simulated crowds of 300 items,
+60 annotators and 4 classes (mean ± standard deviation over draws or crowds). Items of one crowd are covered
+or missed together, so a single crowd says little.
 
 {table}
 
-Mean coverage over R: {means}.
+Mean over R = 2, 4, 8: {means}. Lowest of the cells: {lowest:.3f}.
 """
 
 HIDDEN = """
 ## Hidden labels
 
 −log P of the labels of a hidden fifth of the (item, annotator) pairs, mean of {splits} splits ± standard
-deviation, `HPGM()` with default settings.
+deviation.
+
+{table}
+"""
+
+TWICE = """
+## Two runs
+
+Two fits with different seeds: mean total variation between the shares of an item, items whose largest share
+changes, the total variation that the fits themselves state ("a second run would move …"), and processor
+seconds of a fit.
 
 {table}
 """
@@ -243,8 +232,7 @@ deviation, `HPGM()` with default settings.
 UNANIMITY = """
 ## Unanimous items
 
-Items with at least {labels} labels, all equal: the smallest share of that answer in a fit of `HPGM()` to all
-labels.
+Items with at least {labels} labels, all equal: the smallest share of that answer in a fit to all labels.
 
 {table}
 """
@@ -261,12 +249,12 @@ class FewLabelsCell:
 
     def rows(self, name: str) -> Array:
         """Return the KL of an estimate, (draws, items)."""
-        return np.array([draw["rows"][name] for draw in self.draws])
+        return np.array([draw[name] for draw in self.draws])
 
     @property
     def best_rival(self) -> str:
         """Name of the rival with the lowest mean KL."""
-        names = [name for name in self.draws[0]["rows"] if name != "default"]
+        names = [name for name in self.draws[0] if name not in ("default", "coverage", "cpu_seconds")]
         return str(min(names, key=lambda name: float(self.rows(name).mean())))
 
     @property
@@ -278,19 +266,13 @@ class FewLabelsCell:
     def line(self) -> str:
         """Return the line of the table."""
         difference = self.difference
-        coverages = [draw["coverage"] for draw in self.draws if draw["coverage"] is not None]
         return line(
-            *(self.dataset, self.n_labels, f"{self.rows('default').mean():.4f}", chosen_models(self.draws)),
+            *(self.dataset, self.n_labels, f"{self.rows('default').mean():.4f}"),
             *(f"{self.rows(self.best_rival).mean():.4f}", self.best_rival),
             *(f"{self.rows('counts').mean():.4f}", f"{self.oracle:.4f}"),
             f"{difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]",
-            *(compared(difference), f"{np.mean(coverages):.3f}" if coverages else "–"),
+            compared(difference),
         )
-
-
-def chosen_models(draws: Sequence[Values]) -> str:
-    """List the models that the default chose, without repetition."""
-    return " / ".join(dict.fromkeys(draw["chosen"] for draw in draws))
 
 
 def mean_and_deviation(draws: Sequence[Values], name: str, digits: int, ddof: int = 1) -> str:
@@ -315,20 +297,20 @@ def few_part(data: Path, measurements: Measurements) -> str:
             continue
         oracles = measurements.get(f"oracle | {name}", oracle, annotations)
         for n_labels in LABELS_SHOWN:
-            key = f"few | {name} | {n_labels}"
-            draws = [
-                measurements.get(f"{key} | {draw}", few_labels, annotations, n_labels, draw)
-                for draw in range(N_DRAWS)
-            ]
+            draws = []
+            for draw in range(N_DRAWS):
+                arguments, key = (annotations, n_labels, draw), f"{name} | {n_labels} | {draw}"
+                rows = measurements.get(f"rivals | {key}", rival_estimates, *arguments)
+                draws.append(rows | measurements.get(f"default | {key}", default_estimate, *arguments))
             cells.append(FewLabelsCell(name, n_labels, draws, oracles[str(n_labels)]))
     several = [cell for cell in cells if cell.n_labels > 1]
     single = [cell for cell in cells if cell.n_labels == 1]
     not_worse = sum(compared(cell.difference) != "worse" for cell in cells)
-    head = ("dataset", "R", "default", "chosen", "best other", "which", "counts", "oracle")
+    head = ("dataset", "R", "default", "best other", "which", "counts", "oracle", "difference", "")
     return FEW.format(
         min_labels=POOL + MIN_RESERVED,
         draws=N_DRAWS,
-        table=table((*head, "difference", "", "coverage"), [cell.line() for cell in cells]),
+        table=table(head, [cell.line() for cell in cells]),
         n=len(cells),
         not_worse=not_worse,
         share=not_worse / len(cells),
@@ -339,57 +321,50 @@ def few_part(data: Path, measurements: Measurements) -> str:
     )
 
 
-def recovered_part(data: Path, measurements: Measurements) -> str:
-    """Measure and tabulate the default with the reservation of docs/budget.md."""
-    lines = []
-    for name in RECOVER_DATASETS:
-        annotations = read_dataset(data / name)
-        for n_labels in LABELS_SHOWN:
-            key = f"recovered | {name} | {n_labels}"
-            draws = [
-                measurements.get(f"{key} | {draw}", recovered, annotations, n_labels, draw)
-                for draw in range(N_INTERVAL_DRAWS)
-            ]
-            default, counts = (mean_and_deviation(draws, column, 4) for column in ("default", "counts"))
-            n_items = f"{draws[0]['items']:,}"
-            lines.append(line(name, n_items, n_labels, default, chosen_models(draws), counts))
-    return RECOVERED.format(
-        min_labels=POOL + MIN_RESERVED_BY_RECOVER,
-        draws=N_INTERVAL_DRAWS,
-        table=table(("dataset", "items", "R", "default", "chosen", "counts"), lines),
-    )
-
-
 def interval_part(data: Path, measurements: Measurements) -> str:
-    """Measure and tabulate coverage and convergence."""
-    draws = range(N_INTERVAL_DRAWS)
-    datasets: dict[str, list[tuple[Annotations, int]]] = {
-        name: [(read_dataset(data / name), draw) for draw in draws] for name in RECOVER_DATASETS
-    }
+    """Measure and tabulate coverage, for all items and for subsets."""
     crowd: dict[str, Any] = {"labels_per_item": CROWD_LABELS}
-    datasets["simulated"] = [
-        (ds.simulate(300, 60, 4, **crowd, seed=seed).annotations, 0) for seed in range(N_CROWDS)
-    ]
-    lines, means = [], []
-    for name, members in datasets.items():
-        coverages = []
+    crowds = [(ds.simulate(300, 60, 4, **crowd, seed=seed).annotations, 0) for seed in range(N_CROWDS)]
+    members: dict[str, list[tuple[Annotations, int]]] = {}
+    for name in dataset_names(data):
+        annotations = read_dataset(data / name)
+        n_items = int((pairs_per_item(annotations) >= POOL + MIN_RESERVED).sum())
+        if n_items >= MIN_ITEMS:
+            members[name] = [(annotations, draw) for draw in range(N_DRAWS)]
+            for size in CUTS:
+                if size < n_items:
+                    cuts = [(cut(annotations, size, draw), draw) for draw in range(N_DRAWS)]
+                    members[f"{name}, {size} items"] = cuts
+    members["simulated"] = crowds
+    lines, means = [], dict[int, list[float]]()
+    for name, cases in members.items():
+        cells = []
         for n_labels in LABELS_SHOWN[1:]:
-            key = f"interval | {name} | {n_labels}"
-            rows = [
-                measurements.get(f"{key} | {number}", intervals, annotations, n_labels, draw)
-                for number, (annotations, draw) in enumerate(members)
-            ]
-            kl, covered = mean_and_deviation(rows, "kl", 4), mean_and_deviation(rows, "coverage", 3)
-            converged = f"{np.mean([row['settled'] for row in rows]):.2f}"
-            lines.append(line(name, n_labels, kl, covered, converged))
-            coverages.append(np.mean([row["coverage"] for row in rows]))
-        means.append(f"{name} {np.mean(coverages):.3f}")
+            rows = []
+            for number, (annotations, draw) in enumerate(cases):
+                key = f"default | {name} | {n_labels} | {number}"
+                rows.append(measurements.get(key, default_estimate, annotations, n_labels, draw))
+            cells.append(mean_and_deviation(rows, "coverage", 3))
+            means.setdefault(n_labels, []).append(float(np.mean([row["coverage"] for row in rows])))
+        lines.append(line(name, *cells))
     return INTERVALS.format(
-        draws=N_INTERVAL_DRAWS,
+        draws=N_DRAWS,
         crowds=N_CROWDS,
-        table=table(("dataset", "R", "KL", "coverage", "converged"), lines),
-        means="; ".join(means),
+        table=table(("dataset", *(f"R = {n}" for n in LABELS_SHOWN[1:])), lines),
+        means=", ".join(f"{np.mean(values):.3f}" for values in means.values()),
+        lowest=min(min(values) for values in means.values()),
     )
+
+
+def twice_part(data: Path, measurements: Measurements) -> str:
+    """Measure and tabulate how far two runs differ."""
+    lines = []
+    for name in TWICE_DATASETS:
+        row = measurements.get(f"twice | {name}", two_runs, read_dataset(data / name))
+        shares = (f"{row['tv']:.4f}", f"{row['flips']:.1%}", f"{row['said']:.4f}")
+        lines.append(line(name, f"{row['labels']:,}", *shares, f"{row['seconds']:.1f}"))
+    head = ("dataset", "labels", "total variation", "items that change", "stated", "processor seconds")
+    return TWICE.format(table=table(head, lines))
 
 
 def hidden_part(data: Path, measurements: Measurements) -> str:
@@ -402,8 +377,8 @@ def hidden_part(data: Path, measurements: Measurements) -> str:
             for seed in range(N_SPLITS)
         ]
         losses = (mean_and_deviation(splits, column, 4, ddof=0) for column in ("pair", "item"))
-        lines.append(line(name, *losses, f"{np.mean([split['settled'] for split in splits]):.2f}"))
-    head = ("dataset", "given item and annotator", "given the item", "converged")
+        lines.append(line(name, *losses))
+    head = ("dataset", "given item and annotator", "given the item")
     return HIDDEN.format(splits=N_SPLITS, table=table(head, lines))
 
 
@@ -423,7 +398,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure everything that is not finished, and write the page."""
     options = page_parser("experiments.default", "The default against all other models").parse_args(arguments)
     measurements = Measurements(options.finished)
-    parts = (few_part, recovered_part, interval_part, hidden_part, unanimous_part)
+    parts = (few_part, interval_part, hidden_part, twice_part, unanimous_part)
     text = "".join(part(options.data, measurements) for part in parts)
     write_page(options.output, HEAD.format(version=__version__) + text)
 

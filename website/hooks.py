@@ -30,6 +30,7 @@ GROUPS = {
         *("simulate", "metrics.krippendorff_alpha", "metrics.fleiss_kappa"),
     ],
     "Models of a population": [
+        "Pool",
         "HPGM",
         "LatentPositions",
         "PGM",
@@ -39,22 +40,24 @@ GROUPS = {
     ],
     "Models of one true class": [
         *("DawidSkene", "LogLinear", "IBCC", "EBCC", "CBCC"),
-        *("models.confusion.gold_prior", "evaluate.gold.gold_accuracy", "evaluate.compare.choose_truth"),
+        *("models.confusion.gold_prior", "evaluate.gold.gold_accuracy", "evaluate.truth.choose_truth"),
     ],
-    "Models of other answers": [
-        "GradedResponse",
-        "OrdinalHPGM",
-        "NumericRatings",
-        "LabelSets",
-        "BradleyTerry",
-    ],
+    "Models of other answers": ["GradedResponse", "NumericRatings", "LabelSets", "BradleyTerry"],
     "Models with features": [
         *("DirichletRegression", "LDLNM", "text.embed", "text.embed_items", "text.with_features"),
         "text.read_features",
     ],
     "Whole jobs": [
-        *("fit", "workflow.refine.Refinement", "compare", "select", "evaluate.select.Selection", "recover"),
-        *("evaluate.recovery.Recovery", "score", "write_report", "resources", "load"),
+        *("fit", "workflow.refine.Refinement", "compare", "evaluate.compare.Comparison", "select"),
+        *(
+            "evaluate.select.Selection",
+            "recover",
+            "evaluate.recovery.Recovery",
+            "score",
+            "write_report",
+            "resources",
+            "load",
+        ),
     ],
     "Annotators and judges": [
         *("annotator_verdicts", "annotators.verdicts.AnnotatorVerdicts", "judge_report"),
@@ -76,8 +79,8 @@ BASES = (
 )
 EVERY_MODEL = """# What every model has
 
-Every model derives from the first of these classes. Truth models also derive from the second, and HPGM and
-LatentPositions from the third. The pages of the models show only the additional members of each class.
+Every model derives from the first of these classes. Truth models also derive from the second, and Pool,
+HPGM and LatentPositions from the third. The pages of the models show only the additional members.
 """
 
 

@@ -43,6 +43,11 @@ def _text(output: Any) -> str:
     return str(output.get("data", {}).get("text/plain", ""))
 
 
+def _is_progress(output: Any) -> bool:
+    """Return True for standard error, and for a progress display, which is empty in the end."""
+    return output.get("name") == "stderr" or not any(output.get("data", {"": True}).values())
+
+
 def main(names: list[str]) -> None:
     """Run the notebooks with these names (by default all) and save their outputs."""
     import nbformat
@@ -52,7 +57,7 @@ def main(names: list[str]) -> None:
             notebook = executed(path)
             for cell in notebook.cells:
                 if cell.cell_type == "code":
-                    cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+                    cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
             nbformat.write(notebook, path)
             print(f"{path.name}: {len(notebook.cells)} cells")
 

@@ -168,8 +168,11 @@ class Engine:
     displays: ExitStack = field(default_factory=ExitStack)  # closed when the fit ends
     title: str = "fit"
     opened: float = field(default_factory=time.monotonic)
+    minutes: float | None = None  # time limit of a sampled fit
     opening: threading.Lock = field(default_factory=threading.Lock)
     done: dict[int, int] = field(default_factory=dict)  # iterations, by chain
+    stage: int = 0  # number of the model that is fitted, if a fit consists of several
+    n_stages: int = 1
     checkpoints: Any = None  # where states are kept during a fit (large/checkpoints.py)
     started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
     unused: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # memory of arrays, by shape and type
@@ -230,7 +233,7 @@ class Engine:
             with self.opening:
                 self.progress = self.progress or self._display()
         self.done[chain] = done
-        done, of = sum(self.done.values()), n_chains * of
+        done, of = sum(self.done.values()), max(n_chains, len(self.done)) * of
         if self.started is None or done <= self.started[1]:  # a restart counts from the beginning
             self.started = now, done
         since, first = self.started
@@ -239,7 +242,17 @@ class Engine:
             seconds = (now - since) / (done - first)
             remaining = in_words(seconds * (of - done))
             words += f", {self.n_labels / seconds:,.0f} labels per second, at most {remaining} left"
-        self.progress(words, done / of)
+        self.progress(words, (self.stage + done / of) / self.n_stages)
+
+    def next_stage(self) -> None:
+        """Begin to fit the next of several models."""
+        self.stage += 1
+        self.done, self.started = {}, None
+
+    def seconds_left(self, share: float = 0.0) -> float:
+        """Return the time left once ``share`` of the work so far is done again; infinite without a limit."""
+        used = time.monotonic() - self.opened
+        return np.inf if self.minutes is None else 60 * self.minutes - (1 + share) * used
 
     def _display(self) -> Progress:
         """Return the caller's function, or a display that names the fit."""
@@ -337,6 +350,7 @@ class LocalResources:
     """Resources of a fit: the threads and the memory of this process. large/resources.py has more."""
 
     memory: int | None = None  # bytes that a fit may take; None: what the machine has
+    minutes: float | None = None  # time that a sampled fit may take; None: until its chains agree
     progress: ShowProgress = None
     precision: str = "double"  # of messages
     n_cluster_threads: int = 0  # tasks that a cluster runs at once; 0 without a cluster
@@ -345,7 +359,7 @@ class LocalResources:
     def engine(self, model: Any, labels: Annotations, given: Mapping[str, Any]) -> Iterator[Engine]:
         """Yield the engine of one fit; ``given`` holds the arguments of ``fit`` besides the labels."""
         with threads(vars(model).get("n_jobs", 1), labels.n_labels) as engine, engine.displays:
-            engine.show, engine.title = self.progress, type(model).__name__
+            engine.show, engine.title, engine.minutes = self.progress, type(model).__name__, self.minutes
             yield engine
 
     def share(self, n_at_once: int) -> Self:

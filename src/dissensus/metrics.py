@@ -284,6 +284,31 @@ def log_probability_rows(probabilities: ArrayLike, labels: ArrayLike) -> Array:
         return np.log(p[np.arange(len(p)), codes])
 
 
+def log_loss_rows(gold: ArrayLike, predicted: ArrayLike, *, floor: float = 1e-4) -> Array:
+    """−Σ_c g_c log max(p_c, ``floor``) of each item; the floor keeps the cost of a certain error finite."""
+    g, p = _pair(gold, predicted)
+    return np.asarray(-xlogy(g, np.maximum(p, floor)).sum(axis=1))
+
+
+def brier_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
+    """Σ_c (g_c − p_c)² of each item, from 0 to 2 (Brier 1950)."""
+    g, p = _pair(gold, predicted)
+    return np.asarray(((g - p) ** 2).sum(axis=1))
+
+
+def calibration_error(gold: ArrayLike, predicted: ArrayLike, *, n_bins: int = 10) -> float:
+    """Expected calibration error: |accuracy − mean top probability|, averaged over items by bins.
+
+    Items are binned by their largest probability, in ``n_bins`` intervals of equal width that include their
+    upper ends (Guo et al. 2017).
+    """
+    g, p = _pair(gold, predicted)
+    top = p.max(axis=1)
+    # Σ_b |Σ_{m in b} (right_m − top_m)| / M
+    bins = np.clip(np.ceil(top * n_bins).astype(np.intp) - 1, 0, n_bins - 1)
+    return float(np.abs(np.bincount(bins, accuracy_rows(g, p) - top)).sum() / len(top))
+
+
 def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smoothing: float = 1e-5) -> Array:
     """Expected KL of the true distribution of each item against ``n_labels`` labels drawn from it.
 
@@ -349,6 +374,8 @@ accuracy = _mean_of(accuracy_rows)
 onehot_accuracy = _mean_of(onehot_accuracy_rows)
 sampling_floor = _mean_of(sampling_floor_rows)
 log_probability = _mean_of(log_probability_rows)
+log_loss = _mean_of(log_loss_rows)
+brier = _mean_of(brier_rows)
 lewidi_cross_entropy = _mean_of(lewidi_cross_entropy_rows)
 
 #: Name -> metric, for the command line: all of these take (gold, predicted).

@@ -66,11 +66,9 @@ def silent(what: str, share: float) -> None:
 
 
 @contextmanager
-def counted(what: str, total: int, progress: ShowProgress = None, pace: float = 0.0) -> Iterator[Advance]:
-    """Yield a function of the number of further steps done, of ``total``; ``pace`` is steps per second."""
+def counted(what: str, total: int, progress: ShowProgress = None) -> Iterator[Advance]:
+    """Yield a function of the number of further steps done, of ``total``."""
     with shown(progress if total else False) as report:
-        if pace:
-            report(f"{what}, about {in_words(total / pace)}", 0.0)
         yield partial(Clock(report, total).tick, what=what)
 
 

@@ -314,7 +314,7 @@ def test_changed_verdicts_use_the_names_of_the_page(tmp_path):
     labels = ds.simulate(30, 6, 2, labels_per_item=6, seed=1).annotations
     model = ds.HPGM(n_chains=2, n_sweeps=20, seed=0).fit(labels)
     findings, earlier = collect_findings(model, labels), tmp_path / "earlier"
-    write_run(Refinement(labels, model, [], "", 0), earlier)
+    write_run(Refinement(labels, model, "", 0), earlier)
     verdict = findings.verdicts.verdict
     before, verdict[0] = str(verdict[0]), "spam" if verdict[0] != "spam" else "typical"
     since = changes(earlier, findings, ds.describe(labels), [f"annotator {n}" for n in range(6)])
@@ -338,7 +338,7 @@ def old_and_new(crowd, tmp_path, monkeypatch):
 
 
 def quick_fit(file, folder, *options):
-    settings = ["--set", "n_sweeps=20", "--set", "n_chains=2", "--test-size", 0, "--no-report"]
+    settings = ["--set", "n_sweeps=20", "--set", "n_chains=2", "--no-report"]
     run("fit", file, "-m", "hpgm", *settings, *options, "-o", folder)
 
 

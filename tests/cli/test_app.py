@@ -102,7 +102,7 @@ def test_settings_are_spelled_as_options() -> None:
     write_votes(Path("votes.csv"), "i,a,x\n")
     spelling = shell_spelling(COMMANDS["fit"], ["fit", "votes.csv"])
     for name, value, expected in (
-        ("test_size", 0, "--test-size 0"),
+        ("minutes", 2, "--minutes 2"),
         ("memory", None, "--memory"),
         ("item", "my id", "--item-column 'my id'"),
         ("force", True, "--force"),
@@ -127,7 +127,7 @@ def test_library_messages_name_no_options() -> None:
 
 def test_notes_and_control_characters() -> None:
     votes = write_votes(Path("votes.csv"), "i,a,yes\ni,b,Yes\n")
-    result = run("fit", votes, "-m", "majority", "--test-size", 0, "--json")
+    result = run("fit", votes, "-m", "majority", "--json")
     assert "note: " in result.stderr
     json.loads(result.stdout)
     votes = write_votes(Path("votes.csv"), "i,a,\x1b[31mred\nj,a,x\n")
@@ -157,7 +157,7 @@ BAD: dict[str, tuple[str, str]] = {
     "mistyped model": ("fit votes.csv --model fm", "did you mean 'fmm'?"),
     "mistyped setting": ("fit votes.csv -m fmm --set alfa=2", "did you mean 'alpha'?"),
     "setting of another model": ("fit votes.csv -m majority -k 3", "has no setting"),
-    "setting without a model": ("fit votes.csv -k 3", "name the model, as in --model pgm"),
+    "no time": ("fit votes.csv --minutes 0", "--minutes must be a float > 0"),
     "setting without a value": ("fit votes.csv -m fmm --set alpha", "name=value"),
     "not a number": ("fit votes.csv -k three", "'--item-clusters' / '-k' must be a valid integer"),
     "bad budget": ("plan votes.csv --budget 0", "--budget must be"),

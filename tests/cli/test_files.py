@@ -11,8 +11,8 @@ import dissensus as ds
 from tests.helpers.cli import failure, random_votes, read_csv, run, write_votes
 from tests.helpers.export_samples import choice
 
-FMM = ["--model", "fmm", "-k", 3, "--test-size", 0, "--no-report"]
-MAJORITY = ["--model", "majority", "--test-size", 0, "--no-report"]
+FMM = ["--model", "fmm", "-k", 3, "--no-report"]
+MAJORITY = ["--model", "majority", "--no-report"]
 
 
 def describe(file: str) -> Any:

@@ -21,8 +21,8 @@ from tests.helpers.registry import OF_CLASSES
 
 pytestmark = pytest.mark.usefixtures("without_pandas")
 
-FMM = ["--model", "fmm", "-k", 3, "--test-size", 0, "--no-report"]
-MAJORITY = ["--model", "majority", "--test-size", 0, "--no-report"]
+FMM = ["--model", "fmm", "-k", 3, "--no-report"]
+MAJORITY = ["--model", "majority", "--no-report"]
 
 
 # ---- files --------------------------------------------------------------------------------------------
@@ -34,10 +34,11 @@ def test_files_of_a_run(refined: tuple[Path, Any]) -> None:
     files = {"annotations.parquet", "labels.csv", "annotators.csv", "report.html", "summary.json"}
     assert set(tree(directory)) == files | {"model.safetensors", "draws.safetensors"}
     assert summary == json.loads((directory / "summary.json").read_text())
-    assert len(summary["held_out"]) > 3
-    assert summary["model"] in {row["model"] for row in summary["held_out"]}
-    assert summary["reason"].startswith(summary["model"])
+    assert (summary["model"], summary["reason"], summary["held_out"]) == ("pool", None, [])
+    assert 0 < summary["run_difference"] < 0.1
+    assert summary["stopped"] in ("tolerance", "number of chains")
     assert summary["estimate"] == "population"
+    assert {"chosen_by", "test_size"}.isdisjoint(summary)
     labels, classes = read_csv(directory / "labels.csv"), ["c1", "c2", "c3", "c4"]
     columns = [f"{prefix}_{name}" for prefix in ("p", "low", "high") for name in classes]
     assert list(labels[0]) == ["item", "label", *columns, "p_top", "effective_labels", "entropy", "n_labels"]
@@ -62,10 +63,37 @@ def test_summary_records_the_settings(crowd: Path) -> None:
     assert summary["settings"]["alpha"] == 1.5
     assert summary["seed"] == summary["settings"]["seed"] == 9
     assert summary["data"]["n_labels"] == 400
-    assert [row["model"] for row in summary["held_out"]] == ["fmm", "empirical"]
-    assert all(math.isfinite(row["score"]) for row in summary["held_out"])
+    assert (summary["held_out"], summary["run_difference"]) == ([], None)
     assert summary["versions"]["dissensus"] == __version__
-    assert set(summary["seconds"]) == {"compare", "fit", "write", "report"}
+    assert set(summary["seconds"]) == {"fit", "write", "report"}
+
+
+@pytest.mark.slow
+def test_comparison_is_printed_and_stored(crowd: Path) -> None:
+    words = ["fit", crowd / "annotations.csv", "--model", "fmm", "-k", 3, "--no-report", "--compare"]
+    text = run(*words, "-o", "refined").stdout
+    assert "difference to best" in text
+    summary = json.loads(Path("refined/summary.json").read_text())
+    scores = [row["score_items"] for row in summary["held_out"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(map(math.isfinite, scores))
+    assert {"pool", "empirical"} <= {row["model"] for row in summary["held_out"]}
+    assert (summary["model"], set(summary["seconds"])) == ("fmm", {"fit", "compare", "write"})
+
+
+@pytest.mark.slow
+def test_time_limit_and_second_run(crowd: Path) -> None:
+    """The terminal, summary.json and the page say how far another run would be."""
+    words = ["-s", "n_chains=2", "-s", "n_sweeps=10", "--minutes", "0.00001", "-v"]
+    text = " ".join(run("fit", crowd / "annotations.csv", *words, "-o", "refined").stdout.split())
+    summary = json.loads(Path("refined/summary.json").read_text())
+    assert summary["stopped"] == "time limit"
+    assert "(stopped: time limit)" in text
+    assert summary["run_difference"] > 0.001
+    moved = f"{100 * summary['run_difference']:.1f} % on average"
+    assert f"A second run, with another seed, would move an item's shares by {moved}." in text
+    assert moved in Path("refined/report.html").read_text(encoding="utf-8")
+    assert len(dissensus.load("refined/model.safetensors").last_states_) == 2
 
 
 def test_output_is_named_after_the_file_and_reproducible(crowd: Path) -> None:
@@ -78,9 +106,9 @@ def test_output_is_named_after_the_file_and_reproducible(crowd: Path) -> None:
 @pytest.mark.parametrize("model", OF_CLASSES)
 def test_every_model_runs(crowd: Path, model: str) -> None:
     np.save("features.npy", np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
-    quick = {"ldlnm": "epochs=2", "hpgm": "n_sweeps=20", "latent": "n_sweeps=20"}
+    quick = {"ldlnm": "epochs=2", "hpgm": "n_sweeps=20", "pool": "n_sweeps=20", "latent": "n_sweeps=20"}
     words = ["--set", quick[model]] if model in quick else []
-    words += ["--test-size", "0", "--features", "features.npy", "--no-report"]
+    words += ["--features", "features.npy", "--no-report"]
     run("fit", crowd / "annotations.csv", "--model", model, *words, "-o", model)
     assert json.loads(Path(model, "summary.json").read_text())["model"] == model
 
@@ -93,7 +121,7 @@ def test_class_counts_have_no_annotators() -> None:
 
 
 def test_report_is_optional_and_has_a_title(crowd: Path) -> None:
-    words = ["fit", crowd / "annotations.csv", "-m", "fmm", "-k", 3, "-o", "refined", "--test-size", 0]
+    words = ["fit", crowd / "annotations.csv", "-m", "fmm", "-k", 3, "-o", "refined"]
     run(*words, "--title", "Pilot <1>")
     assert "<title>Pilot &lt;1&gt;" in Path("refined/report.html").read_text(encoding="utf-8")
     run(*words, "--no-report")
@@ -115,7 +143,7 @@ def test_failed_report_does_not_lose_the_fit(crowd: Path, monkeypatch: pytest.Mo
 def test_next_steps_come_first_then_the_report_then_notes() -> None:
     random_votes()
     Path("votes.csv").write_text(Path("votes.csv").read_text() + "i1,a0,X\n")
-    result = run("fit", "votes.csv", "--model", "fmm", "-k", 2, "--test-size", 0)
+    result = run("fit", "votes.csv", "--model", "fmm", "-k", 2)
     lines = result.stdout.splitlines()
     assert lines[1].startswith("• ")
     report = next(n for n, line in enumerate(lines) if line.startswith("Report: "))
@@ -123,7 +151,7 @@ def test_next_steps_come_first_then_the_report_then_notes() -> None:
     assert all(line.startswith("• ") for line in lines[1:report])
     assert "difference to best" not in result.stdout
     assert "note: 2 classes differ" in result.stderr
-    assert "difference to best" in run("fit", "votes.csv", "--model", "fmm", "-k", 2, "-v").stdout
+    assert "Model: FMM" in run("fit", "votes.csv", "--model", "fmm", "-k", 2, "-v").stdout
 
 
 def test_accuracy_on_gold_labels_is_printed() -> None:
@@ -154,7 +182,7 @@ def test_run_with_texts_is_updated() -> None:
     random_votes(n_items=12)
     Path("texts.csv").write_text("item,text\n" + "".join(f"i{m},text number {m}\n" for m in range(14)))
     words = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20", "-s", "use_features=true"]
-    run("fit", "votes.csv", "--items", "texts.csv", *words, "--test-size", 0, "-o", "refined", "--no-report")
+    run("fit", "votes.csv", "--items", "texts.csv", *words, "-o", "refined", "--no-report")
     write_votes(Path("new.csv"), "i12,a0,x\ni12,a1,x\n")
     words = ["--items", "texts.csv", "-o", "later", "--no-report"]
     assert "2 labels added" in run("update", "refined", "new.csv", *words).stdout
@@ -179,7 +207,7 @@ def test_update_keeps_gold_and_the_estimate() -> None:
 
 # ---- resources ----------------------------------------------------------------------------------------
 
-PGM = ["--model", "pgm", "-k", "4", "-l", "3", "--test-size", "0", "--no-report"]
+PGM = ["--model", "pgm", "-k", "4", "-l", "3", "--no-report"]
 PGM += ["-s", "max_iter=12", "-s", "tol=0"]
 
 
@@ -218,10 +246,9 @@ def test_options_reach_the_library(votes: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_memory_limit_of_held_out_labels_and_report(votes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dissensus.evaluate.compare.SPLIT_BYTES_PER_LABEL", 1_000_000)
-    held_out = [word if word != "0" else "0.2" for word in PGM[:8]]
-    line = failure("fit", votes, *held_out, "--memory", "1GB", "-o", "out")
+    line = failure("fit", votes, *PGM, "--compare", "--memory", "1GB", "-o", "out")
     assert "750MB of memory" in line
-    assert "--test-size 0" in line
+    assert line.endswith("; raise --memory")
     monkeypatch.setattr("dissensus.workflow.runs.REPORT_BYTES_PER_LABEL", 1_000_000)
     words = [word for word in PGM if word != "--no-report"]
     notes = run("fit", votes, *words, "--memory", "900MB", "-o", "out").stderr

@@ -13,7 +13,7 @@ from tests.helpers.cli import failure, random_votes, read_csv, run, write_votes
 
 pytestmark = pytest.mark.usefixtures("without_pandas")
 
-SHORT = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20", "--test-size", 0]
+SHORT = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20"]
 
 
 def describe(*words: Any) -> Any:
@@ -45,9 +45,9 @@ def test_only_unusual_column_names_are_noted(column: str, noted: bool) -> None:
 
 def test_reading_options_are_refused_for_a_run() -> None:
     random_votes()
-    run("fit", "votes.csv", "--model", "majority", "--test-size", 0, "--no-report", "-o", "refined")
+    run("fit", "votes.csv", "--model", "majority", "--no-report", "-o", "refined")
     assert "is a store or a run" in failure("describe", "refined", "--classes", "x,y,z")
-    assert ds.fit("refined", "majority", test_size=0).annotations.n_labels == 120
+    assert ds.fit("refined", "majority").annotations.n_labels == 120
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_annotators_who_answer_at_random_are_spam() -> None:
     rows += [f"{m},coin,{'xy'[rng.integers(2)]}" for m in range(120)]
     rows += [f"{m},harsh,{'xy'[m % 2] if m % 8 else 'y'}" for m in range(120)]  # y for every fourth x
     write_votes(Path("votes.csv"), "\n".join(rows) + "\n")
-    short = ["--set", "n_chains=2", "--set", "n_sweeps=100", "--test-size", 0, "--no-report"]
+    short = ["--set", "n_chains=2", "--set", "n_sweeps=100", "--no-report"]
     run("fit", "votes.csv", "-o", "judged", "--model", "hpgm", *short)
     text = run("annotators", "judged", "-o", "who.csv").stdout
     verdicts = {row["annotator"]: row["verdict"] for row in read_csv(Path("who.csv"))}
@@ -90,18 +90,23 @@ BATTLES = "".join(
     f"{'mnop'[k % 4]},{'mnop'[(k + 1) % 4]},j{k % 3},{'left' if k % 5 else 'right'}\n" for k in range(60)
 )
 NUMBERS = "".join(f"i{m},a{n},{m + n / 7:.2f}\n" for m in range(20) for n in range(4))
-PGM = ["--model", "pgm", "-k", 2, "-l", 2, "--test-size", 0]
-RATINGS = ["--model", "ratings", "--test-size", 0]
-PAIRWISE = ["--model", "bradley-terry", "--test-size", 0]
+PGM = ["--model", "pgm", "-k", 2, "-l", 2]
+RATINGS = ["--model", "ratings"]
+PAIRWISE = ["--model", "bradley-terry"]
+DEFAULT = ["-s", "n_chains=2", "-s", "n_sweeps=20"]
+NEW = "i1,new,x\ni2,new,y\n"
+GRADES = "item,annotator,label\n" + "".join(
+    f"i{m},a{n},{1 + (m + n * m % 3) % 4}\n" for m in range(24) for n in range(5)
+)
 # text of the labels (random if empty), words of ``fit``, new labels
 RUNS: dict[str, tuple[str, list[Any], str]] = {
-    "hpgm": ("", SHORT, "i1,new,x\ni2,new,y\n"),
-    "pgm": ("", PGM, "i1,new,x\ni2,new,y\n"),
-    "numeric": (
-        "item,annotator,label\n" + NUMBERS,
-        ["--model", "ratings", "--test-size", 0],
-        "i1,b,3\ni2,b,1\n",
-    ),
+    "default": ("", DEFAULT, NEW),
+    "features": ("", [*DEFAULT, "--features", "features.npy"], NEW),
+    "more labels than are sampled": ("", [*DEFAULT, "-s", "max_sampled=60"], NEW),
+    "ordered": (GRADES, [*DEFAULT, "--label-type", "ordinal"], "i1,new,1\ni2,new,3\n"),
+    "hpgm": ("", SHORT, NEW),
+    "pgm": ("", PGM, NEW),
+    "numeric": ("item,annotator,label\n" + NUMBERS, RATINGS, "i1,b,3\ni2,b,1\n"),
     "pairwise": ("model_a,model_b,judge,winner\n" + BATTLES, PAIRWISE, ""),
 }
 
@@ -117,11 +122,23 @@ def test_every_command_works_on_every_run(kind: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("dissensus.models.hpgm.model.HPGM.fit", short_fit)
     text, words, new = RUNS[kind]
     random_votes()
+    np.save("features.npy", np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32))
     if text:
         Path("votes.csv").write_text(text)
     run("fit", "votes.csv", *words, "-o", "refined")
+    model = ds.load("refined/model.safetensors")
+    if words[: len(DEFAULT)] == DEFAULT:
+        assert type(model) is ds.Pool
+        assert (model.use_features, len(model.members_)) == (kind == "features", 1 + (kind == "ordered"))
+        assert model.can_continue == (kind in ("default", "ordered"))
     for command in ("describe", "annotators", "plan", "report"):
         assert run(command, "refined").stdout
+    if kind not in ("numeric", "pairwise"):
+        assert run("judges", "refined", "--judges", "a4").stdout
+        assert run("score", "refined", "votes.csv").stdout
+        run("export", "refined", "-o", "exported.csv")
+        assert len(read_csv(Path("exported.csv"))) >= 24
     if new:
         write_votes(Path("new.csv"), new)
         assert "2 labels added" in run("update", "refined", "new.csv", "-o", "later").stdout
+        assert type(ds.load("later/model.safetensors")) is type(model)

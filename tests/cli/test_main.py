@@ -96,9 +96,8 @@ def test_json_on_a_terminal_is_plain(votes: Path, tmp_path: Path) -> None:
 def test_terminal_shows_progress_and_then_the_result(votes: Path, tmp_path: Path) -> None:
     child = terminal("fit", votes, *SHOWN, "-o", "refined", cwd=tmp_path)
     child.expect("reading annotations.csv")
-    child.expect("held-out labels: ")
-    child.expect(r"\d+%")
     child.expect("fitting ")
+    child.expect(r"\d+%")
     # the bar is removed and the cursor shown again before the result
     child.expect(re.escape("\x1b[?25h"))
     child.expect(pexpect.EOF)
@@ -112,7 +111,7 @@ def test_stopped_fit_leaves_nothing_behind(
     votes: Path, tmp_path: Path, sent: signal.Signals, code: int
 ) -> None:
     child = terminal("fit", votes, *ENDLESS, "-o", "refined", cwd=tmp_path)
-    child.expect("held-out labels: ")
+    child.expect("fitting ")
     child.kill(sent)
     child.expect(pexpect.EOF)
     child.close()

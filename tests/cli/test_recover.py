@@ -44,7 +44,7 @@ def test_held_out_labels_by_hand() -> None:
 
 
 def test_saved_model_and_a_run_as_estimates(crowd: Path) -> None:
-    votes, words = crowd / "annotations.csv", ["-m", "pgm", "-k", 3, "-l", 2, "--test-size", 0]
+    votes, words = crowd / "annotations.csv", ["-m", "pgm", "-k", 3, "-l", 2]
     run("fit", votes, *words, "--no-report", "-o", "refined")
     values = scores("refined/model.safetensors", votes)["values"]
     model, labels = dissensus.load("refined/model.safetensors"), dissensus.read_annotations(votes)

@@ -38,21 +38,19 @@ def test_pairs_of_a_file_and_a_list_of_parameters(crowd: Path) -> None:
 def test_refined_labels_are_closer_to_the_truth_than_counts(crowd: Path) -> None:
     values = []
     for words in (["-m", "empirical", "-s", "smoothing=0"], ["-m", "fmm", "-k", 3]):
-        run("fit", crowd / "annotations.csv", *words, "-o", "out", "--test-size", 0, "--no-report")
+        run("fit", crowd / "annotations.csv", *words, "-o", "out", "--no-report")
         scores = json.loads(run("score", "out", crowd / "population.csv", "--json").stdout)
         values.append(scores["values"]["kl"]["value"])
     assert values[1] < values[0]
 
 
-def test_the_demo_says_why_another_model_is_closer() -> None:
-    fitted: Any = SimpleNamespace(model=ds.FMM(2))
-    closest = ["pgm", 0.04, "", "", -0.9]
-    fmm, counts = ["fmm", 0.05, "", "", -0.7], ["raw counts", 0.7, "", "", None]
-    assert explain(fitted, [fmm, closest, counts]) == [
-        "`fit` selects fmm, which predicts hidden labels best."
+def test_the_demo_says_which_model_fit_uses() -> None:
+    default: Any = SimpleNamespace(model=ds.Pool(), reason="")
+    pool, fmm = ["pool", 0.04, "", ""], ["fmm", 0.05, "", ""]
+    assert explain(default, [pool, fmm]) == ["`fit` uses pool, the default."]
+    closest = "fmm is closer to the population here, but `fit` sees only the labels."
+    assert explain(default, [fmm, pool]) == ["`fit` uses pool, the default.", closest]
+    counts: Any = SimpleNamespace(model=ds.EmpiricalDistribution(), reason="the annotators are unknown")
+    assert explain(counts, [["empirical", 0.04, "", ""], fmm]) == [
+        "`fit` uses empirical, because the annotators are unknown."
     ]
-    best, closer = explain(fitted, [closest, fmm, counts])
-    assert closer.startswith("pgm is closer to the population here")
-    (tied, _) = explain(fitted, [["pgm", 0.04, "", "", -0.6], fmm, counts])
-    assert "predicts hidden labels best" in best
-    assert tied == "`fit` selects fmm, which predicts hidden labels about as well as the best."

@@ -18,7 +18,8 @@ SOURCE = ROOT / "src" / "dissensus"
 
 # A room may import the rooms before it in this list, and no other: the core never imports an application.
 ROOMS = [
-    *("_version", "errors", "params", "progress", "numerics", "metrics", "labels", "tables", "engine"),
+    *("_version", "errors", "params", "progress", "numerics", "metrics", "labels", "tables"),
+    *("engine", "compiled"),
     *("models", "evaluate"),  # the end of the core
     *("text", "large", "importers", "datasets", "annotators", "judges", "report", "workflow"),
     *("integrations", "cli", "__init__", "__main__"),

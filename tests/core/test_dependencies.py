@@ -65,6 +65,9 @@ def test_a_release_is_built_from_hashes_and_actions_are_pinned() -> None:
     for line in lines:
         name, version = line.split(" ")[0].split("==")
         assert known.get(name, version) == version, line
+    compiler = re.search(r'ZIGLANG = "(.*)"', (ROOT / "hatch_build.py").read_text())
+    assert compiler
+    assert any(line.startswith(f"{compiler[1]} ") for line in lines)
     workflows = [file.read_text() for file in (ROOT / ".github" / "workflows").glob("*.yml")]
     used = [found for text in workflows for found in re.findall(r"uses: (\S+)", text)]
     assert used

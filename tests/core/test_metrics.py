@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy as scipy_entropy
-from scipy.stats import pearsonr, wasserstein_distance
-from sklearn.metrics import accuracy_score, f1_score
+from scipy.stats import multinomial, pearsonr, wasserstein_distance
+from sklearn.metrics import accuracy_score, brier_score_loss, f1_score
+from sklearn.metrics import log_loss as sklearn_log_loss
 
 from dissensus import metrics as m
 from dissensus.errors import DataError, ParameterError
@@ -51,6 +52,25 @@ RELATIVE = scipy_entropy(GOLD, PREDICTED, axis=1)
 )
 def test_divergences_are_scipys(rows, settings, expected):
     np.testing.assert_allclose(rows(GOLD, PREDICTED, **settings), expected, rtol=1e-12)
+
+
+def test_log_loss_and_brier_score_are_scikit_learns():
+    codes = RNG.integers(4, size=60)
+    gold = np.eye(4)[codes]
+    expected = sklearn_log_loss(codes, PREDICTED)
+    assert m.log_loss(gold, PREDICTED, floor=0) == pytest.approx(expected, rel=1e-12)
+    two = PREDICTED[:, :2] / PREDICTED[:, :2].sum(axis=1, keepdims=True)
+    expected = 2 * brier_score_loss(codes % 2, two[:, 1])
+    assert m.brier(np.eye(2)[codes % 2], two) == pytest.approx(expected, rel=1e-12)
+    assert m.log_loss([[1.0, 0.0]], [[0.0, 1.0]]) == pytest.approx(-log(1e-4), rel=1e-12)
+
+
+def test_calibration_error_by_hand():
+    predicted = [[0.6, 0.4], [0.42, 0.58], [0.9, 0.1], [0.05, 0.95]]
+    gold = [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+    # bins (0.5, 0.6], (0.8, 0.9] and (0.9, 1]: |1 − 1.18|, |1 − 0.9| and |0 − 0.95|
+    assert m.calibration_error(gold, predicted) == pytest.approx((0.18 + 0.1 + 0.95) / 4, rel=1e-12)
+    assert m.calibration_error(gold, predicted, n_bins=1) == pytest.approx((3.03 - 2) / 4, rel=1e-12)
 
 
 def test_jensen_shannon_of_opposite_and_equal_rows():
@@ -128,6 +148,18 @@ def test_log_probability_by_hand():
     probabilities = [[0.2, 0.8], [0.2, 0.8], [1.0, 0.0]]
     assert m.log_probability(probabilities, [0, 1, 0]) == pytest.approx((log(0.2) + log(0.8)) / 3, rel=1e-12)
     assert m.log_probability_rows(probabilities, [0, 1, 1])[2] == -inf
+
+
+def test_ranked_probability_score_by_hand():
+    gold, predicted = np.array([[0.2, 0.3, 0.5]]), np.array([[0.5, 0.5, 0.0]])
+    assert m.ranked_probability_score(gold, predicted) == pytest.approx(0.3**2 + 0.5**2)
+    assert m.ranked_probability_score([[0, 1, 0]], predicted) == pytest.approx(0.5**2 + 0.0)
+    # the true distribution has the least expected score
+    truth = np.array([0.2, 0.5, 0.3])
+    draws = multinomial(1, truth).rvs(4000, random_state=0)
+    best = m.ranked_probability_score(draws, np.tile(truth, (4000, 1)))
+    for other in ([0.3, 0.4, 0.3], [0.1, 0.5, 0.4]):
+        assert best < m.ranked_probability_score(draws, np.tile(other, (4000, 1)))
 
 
 def enumerated_floor(p, n, smoothing):

@@ -117,6 +117,26 @@ def test_accuracies_on_the_page_of_models_are_those_of_the_results() -> None:
     assert [name for name, value in accuracies if f"| {name} | {value} |" not in results] == []
 
 
+def test_numbers_of_chains_are_those_of_the_code() -> None:
+    from dissensus.models.hpgm.model import CHAINS, FEWER_SWEEPS, MANY_LABELS, MORE_CHAINS, SWEEPS
+    from dissensus.models.sampled import MAX_ROUNDS, MAX_RUN_DIFFERENCE
+    from dissensus.workflow.refine import FAST_SETTINGS
+
+    words = {
+        name: " ".join((DOCS / f"{name}.md").read_text("utf-8").split())
+        for name in ("choosing", "mathematics")
+    }
+    chains = f"of {CHAINS} chains ({MORE_CHAINS} from {MANY_LABELS:,} labels on)"
+    assert chains in words["choosing"]
+    assert chains.replace(" chains", "") in words["mathematics"]
+    assert f"at most {100 * MAX_RUN_DIFFERENCE:g} % on average" in words["choosing"]
+    assert f"at most {MAX_RUN_DIFFERENCE:g}, or after" in words["mathematics"]
+    assert f"({SWEEPS} sweeps; {FEWER_SWEEPS} from {MANY_LABELS:,} labels on;" in words["mathematics"]
+    assert {3: "three"}[MAX_ROUNDS] + " rounds" in words["choosing"]
+    assert (FAST_SETTINGS["n_chains"], FAST_SETTINGS["n_sweeps"]) == (2, 100)
+    assert "two chains of 100 sweeps" in words["choosing"]
+
+
 def test_pages_tested_elsewhere_are_named_there() -> None:
     for page, test in TESTED_ELSEWHERE.items():
         assert f"{page}.md" in (DOCS.parent / "tests" / test).read_text(encoding="utf-8")

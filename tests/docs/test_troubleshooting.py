@@ -4,13 +4,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dissensus as ds
+from dissensus.compiled import library
 from dissensus.errors import require
+from dissensus.evaluate.compare import Gap
+from dissensus.models.sampled import second_run
 from tests.helpers.cli import run
 from tests.helpers.docs import DOCS
 
@@ -55,6 +59,16 @@ def score_a_new_class() -> float:
     return ds.EmpiricalDistribution().fit(VOTES).score(VOTES.assign(label="z"))
 
 
+def fit_labels_without_structure() -> Any:
+    with patch("dissensus.evaluate.compare.counts_ahead", return_value=Gap(0.1, 0.01)):
+        return ds.fit(VOTES)
+
+
+def load_loops(name: str, value: Any) -> Any:
+    with patch(f"dissensus.compiled.{name}", value):
+        return library.__wrapped__()
+
+
 COUNTS = ds.Annotations.from_counts([[2, 1], [0, 3]])
 MESSAGES: dict[str, Callable[[], Any]] = {
     "no item column found": lambda: ds.read_annotations(VOTES.rename(columns={"item": "q1"}).assign(q2=1)),
@@ -79,6 +93,10 @@ MESSAGES: dict[str, Callable[[], Any]] = {
     "is not fitted yet; call fit first": lambda: ds.HPGM().labels_,
     "the model was not fitted on class": score_a_new_class,
     "must be a float >= 0. Got -1 instead.": lambda: ds.DawidSkene(tol=-1).fit(VOTES),
+    "A second run, with another seed, would move an item's shares by": lambda: second_run(0.02),
+    "smoothed counts predict hidden labels better": fit_labels_without_structure,
+    "loops.so cannot be loaded": lambda: load_loops("LIBRARY", Path("loops.so")),
+    "was compiled from other sources": lambda: load_loops("source_checksum", lambda: 0),
     "which is not installed; install it with:": lambda: require("no_such_package", "text"),
     "has no setting 'n_clusters'; did you mean 'n_item_clusters'?": lambda: ds.FMM(n_clusters=3),  # type: ignore[call-arg]
     "a class that no annotator used; if it means": lambda: ds.read_annotations(

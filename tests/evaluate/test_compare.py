@@ -6,21 +6,15 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.errors import DataError
-from dissensus.evaluate.compare import (
-    FAST_CANDIDATES,
-    HeldOut,
-    _chosen,
-    compare,
-    comparison_settings,
-    held_out_scores,
-    with_gaps,
-)
+from dissensus.errors import DataError, DissensusWarning
+from dissensus.evaluate.compare import Gap, HeldOut, compare, counts_ahead, held_out_scores, with_gaps
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import with_features
 from dissensus.labels.simulation import simulate
-from dissensus.models import MODELS, build_model, name_of, simplicity, title_of
+from dissensus.models import build_model, name_of, title_of
 from dissensus.models.counting import EmpiricalDistribution
+from dissensus.workflow.refine import default_model
+from tests.helpers.sizes import usually
 
 pytestmark = pytest.mark.no_cover
 
@@ -51,20 +45,26 @@ def test_mixture_wins_for_two_kinds_of_items() -> None:
     # Two kinds of items with two equally likely labels each: the entropy given the kind is log 2. Five labels
     # of an item are too few to estimate its distribution, so the mixture predicts hidden labels better.
     mixtures = [("empirical", {}), ("fmm", {"n_item_clusters": 8}), ("fmm", {"n_item_clusters": 2})]
-    choice = compare(two_kinds_of_items(), seed=0, candidates=mixtures)
-    assert name_of(choice.model) == "fmm"
-    best = max(choice.table, key=lambda row: row.score_items)
-    assert best.score_items == pytest.approx(-math.log(2), rel=0.05)
-    assert choice.reason.startswith("fmm")
+    table = compare(two_kinds_of_items(), seed=0, candidates=mixtures).table
+    assert name_of(table[0].model) == "fmm"
+    assert table[0].score_items == pytest.approx(-math.log(2), rel=0.05)
 
 
-def test_comparison_settings() -> None:
-    assert comparison_settings(build_model("hpgm", {})) == {"n_chains": 2, "n_sweeps": 90}
-    assert comparison_settings(build_model("hpgm", {"n_sweeps": 30})) == {"n_chains": 2}
-    assert comparison_settings(build_model("fmm", {})) == {}
-    labels = simulate(60, 12, 3, labels_per_item=4, seed=1).annotations
-    short, long = (held_out_scores(labels, [build_model("hpgm", {"n_sweeps": n})])[0] for n in (10, 60))
-    assert short.score != long.score
+def test_best_comes_first() -> None:
+    """Rows are sorted by the score given the item; differences are to the best of each score."""
+    comparison = compare(two_kinds_of_items(), candidates=[("empirical", {}), ("fmm", {}), ("majority", {})])
+    scores = [row.score_items for row in comparison.table]
+    assert scores == sorted(scores, reverse=True)
+    rows = comparison.rows()
+    assert [row["given_item"] for row in rows] == scores
+    assert rows[0]["difference"] == rows[0]["error"] == 0
+    for row in rows[1:]:
+        assert row["difference"] == pytest.approx(scores[0] - row["given_item"])
+    assert [row["model"] for row in rows] == [title_of(row.model) for row in comparison.table]
+    assert list(comparison.to_frame().columns) == list(rows[0])
+    assert repr(comparison) == f"Comparison(3 models, best {rows[0]['model']})"
+    again = compare(two_kinds_of_items(), candidates=[("majority", {}), ("fmm", {}), ("empirical", {})])
+    assert [{**row, "seconds": 0} for row in again.rows()] == [{**row, "seconds": 0} for row in rows]
 
 
 def test_too_little_memory() -> None:
@@ -85,8 +85,9 @@ def test_candidates_with_features() -> None:
 
 def test_candidates_that_do_not_fit_the_labels_are_skipped() -> None:
     labels = simulate(12, 12, 3, labels_per_item=10).annotations
-    table = compare(labels, candidates=FAST_CANDIDATES).table
-    assert max(getattr(row.model, "n_item_clusters", 0) for row in table) <= 12
+    mixtures = [("fmm", {"n_item_clusters": 16}), ("fmm", {"n_item_clusters": 8}), ("empirical", {})]
+    table = compare(labels, candidates=mixtures).table
+    assert {getattr(row.model, "n_item_clusters", 0) for row in table} == {0, 8}
     # the sizes of HPGM are upper bounds, so it is always applicable
     assert compare(labels, candidates=[("hpgm", {"n_sweeps": 10, "n_chains": 1})]).table
     table = compare(Annotations.from_counts([[3, 1], [2, 2], [0, 4]] * 10)).table
@@ -94,85 +95,72 @@ def test_candidates_that_do_not_fit_the_labels_are_skipped() -> None:
     assert not any(row.model._needs_annotators for row in table)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("ordered", [False, True])
+def test_candidates_by_type(ordered: bool) -> None:
+    labels = simulate(30, 12, 3).annotations.with_label_type("ordinal" if ordered else "nominal")
+    names = {name_of(row.model) for row in compare(labels, n_jobs=1).table}
+    # 30 items have not enough labels for PGM's 12 × 8 clusters
+    expected = {"pool", "hpgm", "latent", "dawid-skene", "fmm", "empirical"}
+    assert names == expected | ({"graded"} if ordered else set())
+
+
 def test_too_few_labels_to_compare() -> None:
     # 97 pairs hide 19, one less than a comparison needs
-    labels = Annotations.from_counts([[97, 0]])
-    choice = compare(labels)
-    assert isinstance(choice.model, EmpiricalDistribution)
-    assert choice.table == []
-    assert choice.reason == "too few labels to compare models: empirical without a comparison"
+    with pytest.raises(DataError, match="97 labels are too few to compare models; at least 100 are needed"):
+        compare(Annotations.from_counts([[97, 0]]))
     assert compare(Annotations.from_counts([[98, 0]])).table != []
+    assert counts_ahead(Annotations.from_counts([[97, 97]])) is None
 
 
 def test_one_annotator_per_item() -> None:
     labels = simulate(200, 20, 3, labels_per_item=1).annotations
-    choice = compare(labels)
-    assert name_of(choice.model) == "hpgm"
-    assert choice.table == []
-    assert choice.reason.startswith("no item has labels by two annotators")
-    assert isinstance(compare(labels, candidates=FAST_CANDIDATES).model, EmpiricalDistribution)
     # repeated labels of one annotator do not help
     again = Annotations.from_arrays(*(np.tile(codes, 2) for codes in labels.columns))
-    assert compare(again).reason == choice.reason
+    for cannot in (labels, again):
+        with pytest.raises(DataError, match="no item has labels by two annotators, so models cannot be"):
+            compare(cannot)
 
 
-def row(name: str, pair: float, item: float, contradicted: int = 0, noise: int = 0) -> HeldOut:
-    """Return a candidate with these scores on 400 hidden labels of 200 items; ``noise`` seeds deviations."""
-    deviation = 0.1 * np.random.default_rng(noise).normal(size=400) if noise else np.zeros(400)
-    logs = np.stack([pair + deviation - deviation.mean(), item + deviation - deviation.mean()])
-    items = np.repeat(np.arange(200), 2).astype(np.int32)
-    return HeldOut(build_model(name, {}), pair, item, 400, 0.0, contradicted, logs, items)
+# ---- the guard ----------------------------------------------------------------------------------------
 
 
-def test_tied_default_is_chosen() -> None:
-    # 0.001 nats apart, with a standard error of some 0.005
-    table = with_gaps([row("cbcc", -1.0, -1.0, noise=1), row("hpgm", -1.001, -1.001)])
-    choice = _chosen(table, "population", "hpgm")
-    assert name_of(choice.model) == "hpgm"
-    assert choice.reason.startswith("hpgm 20×20 is tied with cbcc 3 (0.0010 ± ")
-    assert choice.reason.endswith(" behind) and is the default")
-    # 0.1 nats are not a tie
-    by_estimate = with_gaps([row("hpgm", -1.0, -0.5), row("fmm", -0.5, -1.0)])
-    assert name_of(_chosen(by_estimate, "population", "hpgm").model) == "hpgm"
-    second = _chosen(by_estimate, "annotators", "hpgm")
-    assert name_of(second.model) == "fmm"
-    assert second.reason == "fmm 10 predicts hidden labels best"
+def without_structure(seed: int) -> Annotations:
+    """Return labels of 95 classes: each item has shares of its own, and who answers does not matter."""
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.full(95, 0.1), size=1000).cumsum(axis=1)
+    item = np.repeat(np.arange(1000), 10)
+    annotator = (np.arange(10) * 50 + rng.integers(50, size=(1000, 10))).ravel()
+    label = (shares[item] < rng.random((len(item), 1))).sum(axis=1)
+    return Annotations.from_arrays(item, annotator, np.minimum(label, 94))
 
 
-def test_simplest_model_wins_ties() -> None:
-    names = ("hpgm", "cbcc", "fmm")
-    tied = [row(name, -1 - n / 1000, -1 - n / 1000, noise=n) for n, name in enumerate(names)]
-    for table in (tied, tied[::-1]):
-        choice = _chosen(with_gaps(table), "population", None)
-        assert name_of(choice.model) == "fmm"
-        assert choice.reason.startswith("fmm 10 is tied with hpgm 20×20 (0.0020 ± ")
-        assert choice.reason.endswith(" behind) and is the simplest")
-    # a default that is far behind is not chosen
-    table = with_gaps([row("hpgm", -1.5, -1.5), row("pgm", -1.0, -1.0), row("fmm", -1.001, -1.001, noise=1)])
-    assert name_of(_chosen(table, "population", "hpgm").model) == "fmm"
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(usually(2, verify=10)))
+def test_counts_are_ahead_without_structure(seed: int) -> None:
+    labels = without_structure(seed)
+    ahead = counts_ahead(labels, seed)
+    assert ahead is not None
+    assert ahead.mean > 2 * ahead.error > 0
 
 
-def test_models_that_contradict_unanimity_lose_ties() -> None:
-    table = [row("hpgm", -1.001, -1.001, contradicted=3), row("dawid-skene", -1.0, -1.0, noise=1)]
-    choice = _chosen(with_gaps(table), "population", "hpgm")
-    assert name_of(choice.model) == "dawid-skene"
-    table = [row("fmm", -1.002, -1.002), row("cbcc", -1.0, -1.0, contradicted=3, noise=1)]
-    choice = _chosen(with_gaps(table), "population", "hpgm")
-    assert name_of(choice.model) == "fmm"
-    assert choice.reason.endswith(
-        "; cbcc 3 was skipped: on some items with 5 or more unanimous labels, it gives that answer less "
-        "than 60%"
-    )
+@pytest.mark.slow
+def test_fit_uses_counts_that_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dissensus.evaluate.compare.counts_ahead", lambda *_: Gap(0.123, 0.01))
+    labels = simulate(30, 12, 3).annotations
+    with pytest.warns(DissensusWarning, match="smoothed counts predict hidden labels better"):
+        run = ds.fit(labels)
+    assert isinstance(run.model, EmpiricalDistribution)
+    assert run.reason == "smoothed counts predict hidden labels better (0.123 ± 0.010 nats)"
+    # not where a population is asked for, which counts do not know
+    model, reason = default_model(labels, {"represent": {"group": "a"}}, 0, 1)
+    assert (name_of(model), reason) == ("pool", "")
 
 
-def test_order_of_simplicity() -> None:
-    assert [simplicity(build_model(name, {}))[0] for name in MODELS] == list(range(len(MODELS)))
-    for name, simple, complex_ in (
-        ("fmm", {"n_item_clusters": 8}, {"n_item_clusters": 16}),
-        ("hpgm", {}, {"use_features": True}),
-        ("sets", {"dependence": False}, {}),
-    ):
-        assert simplicity(build_model(name, simple)) < simplicity(build_model(name, complex_))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_counts_are_not_ahead_of_structure(seed: int) -> None:
+    assert counts_ahead(simulate(150, 30, 4, labels_per_item=5, seed=seed).annotations, seed) is None
 
 
 def test_gaps_by_hand() -> None:
@@ -180,7 +168,7 @@ def test_gaps_by_hand() -> None:
     items = np.array([0, 0, 1, 1], np.int32)
     logs = np.array([[-1.0, -1.0, -1.0, -1.0], [-1.1, -1.2, -1.3, -1.4], [-1.0, -1.2, -0.9, -1.1]])
     rows = [
-        HeldOut(build_model(name, {}), log_p.mean(), log_p.mean(), 4, 0.0, 0, np.stack([log_p, log_p]), items)
+        HeldOut(build_model(name, {}), log_p.mean(), log_p.mean(), 4, 0.0, np.stack([log_p, log_p]), items)
         for name, log_p in zip(("hpgm", "fmm", "pgm"), logs, strict=True)
     ]
     best, second, tied = with_gaps(rows)
@@ -190,7 +178,7 @@ def test_gaps_by_hand() -> None:
     # by 0, .2, −.1, .1, mean .05; by item +.1 and −.1: √(.01 + .01) / 4, and .05 is less than two of these
     assert tied.behind_items == pytest.approx((0.05, math.sqrt(0.02) / 4))
     assert [row.as_row()["behind_items_tied"] for row in (best, second, tied)] == [True, False, True]
-    assert [str(row.gap("population")) for row in (best, tied)] == ["best", "0.0500 ± 0.0354, tied"]
+    assert [str(row.behind_items) for row in (best, tied)] == ["best", "0.0500 ± 0.0354, tied"]
 
 
 def test_many_labels_are_subsampled_by_item(monkeypatch: pytest.MonkeyPatch) -> None:

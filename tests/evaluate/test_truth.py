@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluate.compare import choose_truth, reason
 from dissensus.evaluate.gold import cross_fitted, gold_accuracy, judged_items
 from dissensus.evaluate.group_agreement import shared_errors
+from dissensus.evaluate.truth import choose_truth, reason
 from dissensus.labels.simulation import simulate
 from dissensus.models import MODELS, model_class
 from dissensus.models.confusion import gold_prior
@@ -66,6 +66,67 @@ def test_choice_depends_on_shared_errors() -> None:
     assert [row.as_row()["model"] for row in apart.table] == ["ibcc", "ebcc", "log-linear"]
 
 
+def hedging(
+    seed: int, N: int, users: NDArray[Any], hard: float, right: float, trap: float
+) -> tuple[ds.Annotations, NDArray[Any]]:
+    """Simulate two classes and a label "maybe" (2), which some annotators use for difficult items.
+
+    The first eight annotators share errors on a share ``trap`` of class 0.
+    """
+    rng, M = np.random.default_rng(seed), 400
+    truth, difficult = rng.integers(2, size=M), rng.random(M) < hard
+    trapped = (truth == 0) & (rng.random(M) < trap)
+    chance = np.where(difficult & (trap == 0), 0.6, right)
+    answers = np.where(rng.random((M, N)) < chance[:, None], truth[:, None], 1 - truth[:, None])
+    answers[trapped[:, None] & (np.arange(N) < 8) & (rng.random((M, N)) < 0.9)] = 1
+    answers[users & (rng.random((M, N)) < np.where(difficult, 0.8, 0.02)[:, None])] = 2
+    rows = [(m, n, answers[m, n]) for m in range(M) for n in rng.permutation(N)[:12]]
+    return crowd(rows, 3), truth
+
+
+def accuracies(labels: ds.Annotations, truth: NDArray[Any]) -> dict[str, float]:
+    models = {"EBCC": ds.EBCC(), "LogLinear": ds.LogLinear()}
+    answers = {name: model.fit(labels).posterior_.argmax(axis=1) for name, model in models.items()}
+    return {name: float((codes == truth).mean()) for name, codes in answers.items()}
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_ebcc_is_not_used_if_its_answers_leave_the_votes(seed: int) -> None:
+    """The bound of EBCC is higher, but "maybe" became a class of its own."""
+    labels, truth = hedging(seed, 12, np.arange(12) % 2 == 0, hard=0.3, right=0.93, trap=0.35)
+    choice = choose_truth(labels)
+    independent, shared, default = choice.table
+    assert shared.bound > independent.bound
+    assert shared.agreement < default.agreement
+    assert isinstance(choice.model, ds.LogLinear)
+    assert "the answers of ebcc agree with the majority vote less often than those of" in choice.reason
+    right = accuracies(labels, truth)
+    assert right["LogLinear"] > right["EBCC"]
+
+
+def test_ebcc_is_used_if_only_log_linear_drifts() -> None:
+    """The bound of EBCC is lower, but most answers to the class "maybe" of log-linear are others."""
+    labels, truth = hedging(0, 20, np.arange(20) < 6, hard=0.35, right=0.85, trap=0.0)
+    choice = choose_truth(labels)
+    independent, shared, default = choice.table
+    assert shared.bound < independent.bound
+    assert (default.drifts, shared.drifts) == (True, False)
+    assert isinstance(choice.model, ds.EBCC)
+    assert choice.reason.endswith("most answers to some class name another class, which is not so in ebcc")
+    right = accuracies(labels, truth)
+    assert right["EBCC"] > right["LogLinear"] + 0.05
+
+
+def test_agreement_and_drift_by_hand() -> None:
+    rows = [(0, 0, 0), (0, 1, 0), (0, 2, 1), (1, 0, 0), (1, 1, 1), (2, 0, 1), (2, 1, 1), (2, 2, 1)]
+    row = choose_truth(crowd(rows, 2)).table[2]
+    answers = row.model.predict().tolist()
+    expected = [answers[0] == 0, 0.5, answers[2] == 1]
+    assert row.agreement == pytest.approx(np.mean(expected))
+    matrix = row.model.crowd_confusion_
+    assert row.drifts == bool(matrix[0, 1] > matrix[0, 0] or matrix[1, 0] > matrix[1, 1])
+
+
 def test_reason_mentions_shared_errors_only_with_evidence() -> None:
     together, _ = errors_together()
     assert shared_errors(together).low > 0
@@ -104,11 +165,11 @@ def test_truth_without_annotators_and_with_a_population_model() -> None:
 def test_summary_of_a_run_for_the_truth() -> None:
     run = fit(CROWD, estimate="truth", seed=3)
     facts = summary(run, ds.describe(run.annotations))
-    assert (facts["estimate"], facts["chosen_by"], facts["gold"]) == ("truth", "bounds", None)
-    assert facts["candidates"][0].keys() == {"model", "bound", "seconds"}
+    assert (facts["estimate"], facts["run_difference"], facts["gold"]) == ("truth", None, None)
+    assert facts["candidates"][0].keys() == {"model", "bound", "seconds", "agreement", "drifts"}
     named = fit(CROWD, "dawid-skene", {"smoothing": 1.0}, estimate="truth")
-    assert named.model.label_distributions_.tobytes() == named.model.posterior_.tobytes()  # type: ignore[attr-defined]
-    population = fit(CROWD, "dawid-skene", {"smoothing": 1.0}, test_size=0)
+    assert named.model.get_params()["estimate"] == "truth"
+    population = fit(CROWD, "dawid-skene", {"smoothing": 1.0})
     assert population.model.get_params()["estimate"] == "population"
     table = annotator_table(fit(errors_apart(), estimate="truth"))
     np.testing.assert_allclose(table["accuracy"].to_numpy(), 0.8, atol=0.08)
@@ -165,7 +226,7 @@ def test_each_gold_item_is_predicted_by_a_fit_on_the_others() -> None:
     for number in range(4):
         prior = np.eye(2)[truth]
         prior[fold == number] = 1.0
-        expected = ds.DawidSkene().fit(labels, prior=prior).posterior_
+        expected = ds.DawidSkene().fit(labels, prior=prior).label_distributions_
         np.testing.assert_array_equal(posterior[fold == number], expected[fold == number])
 
 
@@ -193,7 +254,7 @@ def test_tied_votes_count_equally_in_every_accuracy(tmp_path: Any) -> None:
     labels = with_gold(crowd(rows, 2), np.array([1, 0, 1, 1]))
     expected = (0.5 + 0.5 + 1 + 0) / 4
     assert ds.describe(labels).majority_accuracy == expected
-    assert share_right(fit(labels, "majority", test_size=0)) == expected
+    assert share_right(fit(labels, "majority")) == expected
     ds.MajorityVote().fit(labels).to_frame().to_csv(tmp_path / "labels.csv", index=False)
     (tmp_path / "gold.csv").write_text("item,label\n0,1\n1,0\n2,1\n3,1\n")
     scores = ds.score(tmp_path / "labels.csv", tmp_path / "gold.csv", metrics=["accuracy"], n_boot=0)

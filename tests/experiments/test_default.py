@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from experiments.default import UNANIMOUS_LABELS, fit_default
+from experiments.default import POOL, UNANIMOUS_LABELS, cut, default_estimate
 from experiments.runner import dataset_names, read_dataset
 from tests.helpers.data import find_data
 from tests.helpers.sizes import usually
@@ -25,7 +25,7 @@ def datasets() -> list[str]:
 @pytest.mark.parametrize("name", datasets())
 def test_unanimous_answers_keep_the_largest_share(name: str, data_dir: Path) -> None:
     labels = read_dataset(data_dir / name)
-    model = ds.HPGM(n_chains=2, n_sweeps=40, max_sampled=MAX_SAMPLED_LABELS).fit(labels)
+    model = ds.Pool(n_chains=2, n_sweeps=40, max_sampled=MAX_SAMPLED_LABELS).fit(labels)
     counts = labels.counts
     sizes = counts.sum(axis=1)
     unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS)
@@ -38,8 +38,8 @@ def test_unanimous_answers_keep_the_largest_share(name: str, data_dir: Path) -> 
 
 
 @pytest.mark.slow
-def test_one_label_per_item_is_measured_with_hpgm() -> None:
-    labels = ds.simulate(12, 6, 2, labels_per_item=1, seed=0).annotations
-    with pytest.raises(ds.DissensusError, match="no item has labels by two annotators"):
-        ds.fit(labels)
-    assert isinstance(fit_default(labels, 0), ds.HPGM)
+def test_estimates_of_the_default_are_covered() -> None:
+    labels = cut(ds.simulate(60, 20, 3, labels_per_item=16, seed=0).annotations, 40, 0)
+    values = default_estimate(labels, POOL // 2, 0)
+    assert len(values["default"]) == labels.n_items == 40
+    assert 0.8 < values["coverage"] <= 1

@@ -253,7 +253,7 @@ def make_cases(folder: Path) -> list[Case]:
         estimator.save(file)
         cases.append(Case("model", file, damage_file, partial(read_estimator, estimator._state()[1])))
         cases.append(Case("forged model", file, forge_model, use_estimator))
-    write_run(fit(labels, "majority", test_size=0), folder / "run", page=None)
+    write_run(fit(labels, "majority"), folder / "run", page=None)
     return [*cases, Case("run", folder / "run", damage_file, read_run)]
 
 

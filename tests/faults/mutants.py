@@ -3,9 +3,10 @@
     python -m tests.faults.mutants [WORD ...] [--finished FILE]
 
 The packages are copied to a temporary folder, the line is changed in the copy, and the tests run against the
-copy. A fault is caught if a test fails or if the tests exceed ``CPU_SECONDS`` of processor time. The tests
-must pass on the unchanged copy first. WORD selects faults by name; ``--finished`` stores every outcome, and a
-later run skips the faults whose source file and tests have not changed.
+copy; a changed C file is compiled. A fault is caught if a test fails or if the tests exceed ``CPU_SECONDS``
+of processor time. The tests must pass on the unchanged copy first. WORD selects faults by name;
+``--finished`` stores every outcome, and a later run skips the faults whose source file and tests have not
+changed.
 """
 
 import argparse
@@ -84,11 +85,20 @@ def run_faulty(fault: Fault, folder: Path) -> str:
     """Run the tests of a fault with its line changed in the folder; the line is restored afterwards."""
     path = folder / fault.path
     text = path.read_text(encoding="utf-8")
+    compiled, kept = path.parent / "loops.so", path.parent / "loops.kept"
+    if path.suffix == ".c":
+        shutil.copy(compiled, kept)
     path.write_text(text.replace(fault.line, fault.faulty), encoding="utf-8")
     try:
+        if path.suffix == ".c":
+            from hatch_build import compile_loops  # needs hatchling, which other uses of this file do not
+
+            compile_loops(path.parent)
         return run_tests(fault, folder)
     finally:
         path.write_text(text, encoding="utf-8")
+        if path.suffix == ".c":
+            kept.replace(compiled)
 
 
 def key_of(fault: Fault) -> str:

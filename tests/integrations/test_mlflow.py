@@ -1,6 +1,7 @@
 """Logging runs to MLflow and reading its traces."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,16 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError
+from dissensus.evaluate.compare import held_out_scores
 from dissensus.integrations.mlflow import run_metrics, run_params
-from tests.helpers.cli import run
 
 
 @pytest.fixture(scope="module")
 def refined(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "refined"
-    run("fit", ds.datasets.path("canteen") / "labels.csv", "--model", "fmm", "-o", path)
+    labels = ds.datasets.load("canteen")
+    scores = held_out_scores(labels, [ds.FMM(), ds.EmpiricalDistribution()])
+    replace(ds.fit(labels, "fmm"), held_out=scores).write(path)
     return path
 
 

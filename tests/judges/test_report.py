@@ -208,7 +208,7 @@ def test_a_plain_table_is_read_in_one_command(tmp_path):
 
 def test_a_run_has_the_judges_of_its_file(tmp_path):
     file = write_table(tmp_path / "votes.csv", humans_and_judges(0, 60))
-    quick = ["--set", "n_sweeps=10", "--set", "n_chains=1", "--no-report", "--test-size", "0"]
+    quick = ["--set", "n_sweeps=10", "--set", "n_chains=1", "--no-report"]
     run("fit", file, "--model", "hpgm", *quick, "-o", tmp_path / "run")
     kinds = tmp_path / "kinds.csv"
     rows = [f"{name}{i},{kind}" for name, kind in (("human", "human"), ("judge", "llm")) for i in range(5)]
@@ -219,7 +219,7 @@ def test_a_run_has_the_judges_of_its_file(tmp_path):
     )
     assert of_file == of_run
     assert of_file["found_by"] == "by the column kind"
-    run("fit", file, "--model", "empirical", "--no-report", "--test-size", "0", "-o", tmp_path / "counts")
+    run("fit", file, "--model", "empirical", "--no-report", "-o", tmp_path / "counts")
     assert run("judges", tmp_path / "counts").stdout.startswith("5 judges")
 
 

@@ -22,7 +22,7 @@ RESULTS = {
     "ranking": ds.BradleyTerry().fit(PAIRS),
     "numbers": ds.NumericRatings().fit(NUMBERS),
     "description": ds.describe(CROWD),
-    "refinement": ds.fit(CROWD, "fmm", {"n_item_clusters": 2}, test_size=0, **QUICK),
+    "refinement": ds.fit(CROWD, "fmm", {"n_item_clusters": 2}, **QUICK),
     "verdicts": ds.annotator_verdicts(CROWD, POSTERIOR),
     "plan": ds.plan_labels(CROWD, POSTERIOR, budget=5),
     "queue": ds.label_queue(CROWD, POSTERIOR),

@@ -87,7 +87,7 @@ def test_ignored_features_are_warned_about() -> None:
     crowd = ds.simulate(30, 8, 3).annotations
     line = "fmm 10 does not use the features of the items; models that do: dirichlet-regression"
     with pytest.warns(DissensusWarning, match=line):
-        ds.fit(ds.text.with_features(crowd, np.ones((30, 2))), "fmm", test_size=0, progress=False)
+        ds.fit(ds.text.with_features(crowd, np.ones((30, 2))), "fmm", progress=False)
     with pytest.warns(DissensusWarning, match=r"HPGM\(.*\) does not use features; set use_features=True"):
         ds.HPGM(n_chains=1, n_sweeps=10).fit(crowd, np.ones((30, 2)))
 

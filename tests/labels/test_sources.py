@@ -12,8 +12,8 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, DissensusWarning
-from dissensus.evaluate.compare import choose_truth
 from dissensus.evaluate.gold import gold_accuracy
+from dissensus.evaluate.truth import choose_truth
 
 CROWD = ds.simulate(24, 8, 3, labels_per_item=5, seed=1).annotations
 FRAME = CROWD.to_frame()
@@ -58,9 +58,10 @@ QUICK: dict[str, Any] = {"n_jobs": 1, "progress": False}
 CALLS: dict[str, Callable[[Any, Path], Any]] = {
     "fit": lambda labels, _: values(ds.fit(labels, fast=True, **QUICK).to_frame()),
     "fit truth": lambda labels, _: values(ds.fit(labels, estimate="truth", gold=GOLD, **QUICK).to_frame()),
-    "compare": lambda labels, _: (
-        ds.compare(labels, candidates=[("fmm", {}), ("empirical", {})], **QUICK).reason
-    ),
+    "compare": lambda labels, _: [
+        (row["model"], row["given_item"], row["difference"])
+        for row in ds.compare(labels, candidates=[("fmm", {}), ("empirical", {})], **QUICK).rows()
+    ],
     "choose_truth": lambda labels, _: choose_truth(labels, **QUICK).reason,
     "select": lambda labels, _: values(
         ds.select(labels, ds.FMM(), {"n_item_clusters": [1, 2]}, repeats=1, references={}, **QUICK).to_frame()

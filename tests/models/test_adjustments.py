@@ -176,9 +176,9 @@ def test_single_labels_are_shrunk_halfway():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [ds.OrdinalHPGM, ds.LatentPositions])
+@pytest.mark.parametrize("kind", [ds.Pool, ds.LatentPositions])
 def test_other_models_can_be_adjusted(kind):
-    labels = coins().with_label_type("ordinal" if kind is ds.OrdinalHPGM else "nominal")
+    labels = coins()
     settings = {"n_chains": 1, "n_sweeps": 20, "n_jobs": 1}
     raw, adjusted = (kind(adjust=adjust, **settings).fit(labels) for adjust in (False, True))
     agreed = unanimous(labels)
@@ -227,10 +227,14 @@ def test_invalid_groups_are_refused(represent, words):
 
 
 @pytest.mark.slow
-def test_fit_chooses_hpgm_for_a_group():
-    result = ds.fit(two_groups(n_items=8), represent={"group": "a"}, test_size=0)
-    assert isinstance(result.model, ds.HPGM)
-    assert "population of some of the annotators" in result.reason
+def test_fit_represents_a_group():
+    labels = two_groups(n_items=40)
+    result = ds.fit(labels, represent={"group": "a"}, fast=True)
+    assert type(result.model) is ds.Pool
+    assert result.reason == ""
+    np.testing.assert_array_equal(
+        result.model.annotator_weights_ > 0, labels.annotator_column("group") == "a"
+    )
 
 
 @pytest.mark.slow
@@ -242,7 +246,6 @@ def test_represent_option(tmp_path):
     fit = ["fit", votes, "--annotators", people]
     quick = ["--model", "hpgm", "--set", "n_sweeps=10", "--set", "n_chains=1", "--no-report"]
     run(*fit, "--represent", "group=a", *quick, "-o", tmp_path / "run")
-    assert "leave out --fast" in failure(*fit, "--represent", "group=a", "--fast")
     model = ds.load(tmp_path / "run" / "model.safetensors")
     assert model.represent == {"group": ["a"]}
     expected = [name[0] == "a" for name in model.annotators_]

@@ -17,6 +17,7 @@ from dissensus.engine import Engine
 from dissensus.errors import ParameterError
 from dissensus.labels.simulation import simulate
 from dissensus.models import MODELS, confusion, model_class
+from dissensus.models.calibration import calibrated, damping
 from experiments.runner import read_dataset
 from tests.helpers.sizes import usually
 from tests.helpers.small_graphs import counts_by_hand, crowd, posterior_by_hand
@@ -79,7 +80,7 @@ def test_starting_points() -> None:
 
 
 def test_damping_by_hand() -> None:
-    damped = confusion.damping(np.array([[2, 0, 1], [1, 0, 0], [0, 0, 0], [20, 0, 0]]), 0.3)
+    damped = damping(np.array([[2, 0, 1], [1, 0, 0], [0, 0, 0], [20, 0, 0]]), 0.3)
     expected = [[1, 0.027, 1], [1, 0.3, 0.3], [1, 1, 1], [1, math.exp(-7), math.exp(-7)]]
     assert_allclose(damped, expected, rtol=1e-12)
 
@@ -123,7 +124,8 @@ def test_truth_and_population_estimates() -> None:
     load = np.bincount(CROWD.annotator)
     by_load = sum(load[n] * model.confusion_[n] for n in range(15)) / load.sum()
     assert_allclose(model.crowd_confusion_, by_load, rtol=1e-12)
-    assert model.label_distributions_.tobytes() == model.posterior_.tobytes()
+    expected = calibrated(model.posterior_, CROWD.counts.sum(axis=1), float(model.evidence_limit_))
+    assert_allclose(model.label_distributions_, expected, rtol=1e-12)
     population = ds.DawidSkene(estimate="population").fit(CROWD)
     assert_allclose(population.label_distributions_, model.posterior_ @ by_load, rtol=1e-12)
     first = CROWD.classes[population.label_distributions_.argmax(axis=1)]

@@ -3,12 +3,14 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus.models.counting import leave_one_out
+from dissensus.models.results import most_probable
 
 COUNTS = np.array([[3, 1, 0], [0, 0, 1], [2, 2, 2], [0, 7, 0], [0, 0, 0]])
 
@@ -141,3 +143,17 @@ def test_unknown_items_get_the_most_frequent_class(vote: ds.MajorityVote) -> Non
 def test_other_classes_have_probability_zero(vote: ds.MajorityVote) -> None:
     hidden = ds.Annotations.from_counts([[0, 1, 0]], items=["v"], classes=["no", "yes", "maybe"])
     assert vote.score(hidden) == -np.inf
+
+
+def test_ties_go_to_the_middle_and_frames_have_quantiles() -> None:
+    shares = np.array([[0.4, 0.1, 0.1, 0.4], [0.45, 0.05, 0.45, 0.05], [0.1, 0.2, 0.3, 0.4]])
+    # cumulative .4 .5 .6 1: the median is class 1, and 0 is nearer to it than 3
+    assert most_probable(shares, "ordinal").tolist() == [0, 0, 3]
+    assert most_probable(np.array([[0.1, 0.45, 0.0, 0.0, 0.45]]), "ordinal").tolist() == [1]
+    frame = pd.DataFrame({"item": ["a"] * 4, "annotator": list("wxyz"), "label": [1, 2, 2, 5]})
+    model = ds.EmpiricalDistribution(smoothing=0.0).fit(ds.read_annotations(frame, label_type="ordinal"))
+    row = model.to_frame().iloc[0]
+    assert row["mean"] == pytest.approx(2.5)
+    assert (row["lower_quartile"], row["median"], row["upper_quartile"]) == (1, 2, 2)
+    nominal = ds.EmpiricalDistribution().fit(ds.read_annotations(frame, label_type="nominal"))
+    assert "median" not in nominal.to_frame().columns

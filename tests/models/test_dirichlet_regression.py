@@ -18,11 +18,15 @@ from dissensus.errors import DataError, ParameterError
 from dissensus.evaluate.recovery import additive
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import kl
+from dissensus.models import dirichlet_regression
 from dissensus.models.dirichlet_regression import (
     LeaveOneOutLabels,
     best_concentration,
     cross_fitted,
+    fit_softmax,
+    interpolated_maximum,
     log_gamma_prior,
+    softmax_objective,
 )
 
 pytestmark = pytest.mark.slow
@@ -115,23 +119,72 @@ def test_cross_fitting_ignores_an_items_labels(fitted: Any) -> None:
     shares = known.counts / known.counts.sum(axis=1, keepdims=True)
     changed = shares.copy()
     changed[7] = np.roll(changed[7], 1)
-    before, after = (next(cross_fitted(X, s, 5, 0, np.array([0.01]))) for s in (shares, changed))
+    tests = np.array_split(np.random.default_rng(0).permutation(M), 5)
+    before, after = (next(cross_fitted(X, s, tests, np.array([0.01]))) for s in (shares, changed))
     same = (before == after).all(axis=1)
     assert same[7]
     assert same.sum() == M // 5  # the items of its fold
+    (part,) = cross_fitted(X, shares, tests[:2], np.array([0.01]))
+    rows = np.concatenate(tests[:2])
+    assert_array_equal(part[rows], before[rows])
+    assert_array_equal(np.delete(part, rows, axis=0), 1 / P)
 
 
 def test_the_best_l2_and_concentration_are_chosen(fitted: Any) -> None:
     model, known, X = fitted
     assert len(model.trace_) == len(model.l2_tried_)
-    assert model.stopped_ == "patience"
-    best = int(model.trace_.argmax())
-    assert float(model.l2_) == model.l2_tried_[best]
-    S = float(model.concentration_)
-    value = LeaveOneOutLabels.of(known).log_likelihood(model.item_means_, S) + log_gamma_prior(S)
-    assert model.trace_[best] == pytest.approx(value, rel=1e-12)
+    assert float(model.l2_) == interpolated_maximum(model.l2_tried_, model.trace_)
+    answers = LeaveOneOutLabels.of(known)  # fewer than VALIDATION_ITEMS items: all folds validate
+    S, value = best_concentration(answers, model.item_means_)
+    assert float(model.concentration_) == S
+    assert value == pytest.approx(model.trace_.max(), abs=0.5)
     again = ds.DirichletRegression(S, l2=float(model.l2_)).fit(known, X)
     assert_allclose(again.label_distributions_, model.label_distributions_, rtol=2e-2)
+
+
+def test_few_regressions_choose_the_l2(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, X, _ = planted(3, n_items=1000)
+    rng, sizes = np.random.default_rng(5), list[int]()
+    noisy = np.column_stack([X, rng.normal(size=(1000, 300))])
+
+    def recorded(rows: Array, *rest: Any) -> Array:
+        sizes.append(len(rows))
+        return fit_softmax(rows, *rest)
+
+    monkeypatch.setattr(dirichlet_regression, "fit_softmax", recorded)
+    model = ds.DirichletRegression().fit(known, noisy)
+    assert model.stopped_ == "patience"
+    assert sizes == [900] * (4 * len(model.l2_tried_) + 10) + [1000]  # 400 items are four of ten folds
+    best = int(model.trace_.argmax())
+    assert 0 < best == len(model.trace_) - 2
+    lower, upper = model.l2_tried_[best + 1], model.l2_tried_[best - 1]
+    assert lower < float(model.l2_) < upper
+
+
+def test_interpolated_maximum() -> None:
+    penalties = np.array([1.0, 0.1, 0.003, 1e-4])
+    values = -((np.log(penalties) - np.log(0.02)) ** 2)
+    assert interpolated_maximum(penalties, values) == pytest.approx(0.02)
+    assert interpolated_maximum(penalties, -values) == 1e-4  # at an end of the grid: no interpolation
+    assert interpolated_maximum(penalties[:1], values[:1]) == 1.0
+
+
+def test_scaled_weights_need_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features of very different scales, far from 0, with a rare class: the minimum is that of J."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 30)) * np.geomspace(0.01, 10, 30) + 5
+    shares = rng.dirichlet([5, 3, 0.05], size=300)
+    start, counted = np.zeros((31, 3)), list[float]()
+
+    def recorded(*arguments: Any) -> Any:
+        counted.append(0)
+        return softmax_objective(*arguments)
+
+    monkeypatch.setattr(dirichlet_regression, "softmax_objective", recorded)
+    weights = fit_softmax(X, shares, 1e-3, start, 500, 1e-6)
+    assert len(counted) < 40
+    _, gradient = softmax_objective(weights, X, shares, 1e-3)
+    assert np.abs(gradient).max() < 1e-5  # J is convex
 
 
 @pytest.mark.parametrize("per_item", [1, 2, 3])
@@ -226,3 +279,21 @@ def test_class_counts_suffice(fitted: Any) -> None:
     anonymous = Annotations.from_counts(labels.counts, items=labels.items, classes=labels.classes)
     unnamed = ds.DirichletRegression().fit(anonymous, X)
     assert_allclose(named.label_distributions_, unnamed.label_distributions_, rtol=1e-9)
+
+
+def test_features_inform_about_ordered_labels() -> None:
+    rng = np.random.default_rng(1)
+    position = rng.normal(size=160)
+    truth = softmax(-((position[:, None] - np.linspace(-1.5, 1.5, 4)) ** 2), axis=1)
+    item = np.repeat(np.arange(160), 2)
+    label = np.array([rng.choice(4, p=truth[m]) for m in item])
+    columns = item, rng.integers(0, 12, len(item)), label
+    labels = Annotations.from_arrays(*columns, classes=range(4), label_type="ordinal")
+    X = np.column_stack([position, position**2, rng.normal(size=160)])
+    short: dict[str, Any] = {"n_chains": 1, "n_sweeps": 60}
+    plain = ds.Pool(**short).fit(labels)
+    for model in (
+        ds.Pool(use_features=True, **short).fit(labels, X),
+        ds.Pool(use_features=True, **short).fit(ds.text.with_features(labels, X)),
+    ):
+        assert kl(truth, model.label_distributions_) < 0.9 * kl(truth, plain.label_distributions_)

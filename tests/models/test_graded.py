@@ -1,6 +1,7 @@
 """Graded response: formulas against differences and enumeration, planted parameters recovered."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from scipy.special import expit
 import dissensus as ds
 from dissensus.labels.annotations import Annotations
 from dissensus.models import graded as code
+from tests.helpers import graded_twin
 from tests.helpers.scales import divided_scale, graded_scale
+from tests.helpers.sizes import usually
 
 
 def parameters(grid: code.Grid, P: int = 4, N: int = 3) -> code.AnnotatorParameters:
@@ -27,13 +30,14 @@ def test_probabilities_follow_the_formula(sides: bool) -> None:
     grid = code.Grid.of(sides)
     params = parameters(grid)
     theta = params.theta
-    steps, _ = code.graded(theta, grid)
+    below = code.cumulative_probabilities(theta, grid)
+    steps = code.label_probabilities(below, np.zeros(3), np.ones(4))
     for q in (0, 11, len(grid.d) - 1):
         clarity = 2**0.5 if sides else grid.d[q]
         for n in range(len(theta)):
             location = theta[n, 3:] @ grid.x[q]
             cumulative = [float(expit(clarity * (c - location))) for c in theta[n, :3]]
-            np.testing.assert_allclose(steps[n, q], np.diff([0, *cumulative, 1]), rtol=1e-9, atol=1e-11)
+            np.testing.assert_allclose(steps[n, :, q], np.diff([0, *cumulative, 1]), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("sides", [False, True])
@@ -42,24 +46,29 @@ def test_derivatives_match_differences(sides: bool) -> None:
     grid, rng = code.Grid.of(sides), np.random.default_rng(1)
     theta = parameters(grid).theta
 
-    def likelihood(values: np.ndarray, counts: np.ndarray) -> float:
-        return float((counts * np.log(code.graded(values[None], grid)[0][0])).sum())
+    no_guesses, shares = np.zeros(1), np.full(4, 0.25)
 
-    for n in range(len(theta)):
-        steps, below = code.graded(theta[n : n + 1], grid)
-        counts = rng.random((1, *steps.shape[1:])) * steps
-        gradient, _ = code._derivatives(counts, steps, below, grid)
-        bumps = 1e-5 * np.eye(theta.shape[1])
-        values = [[likelihood(theta[n] + s * b, counts[0]) for s in (1, -1)] for b in bumps]
+    def likelihood(values: np.ndarray, counts: np.ndarray) -> float:
+        below = code.cumulative_probabilities(values[None], grid)
+        return float((counts * np.log(code.label_probabilities(below, no_guesses, shares)[0])).sum())
+
+    for row in theta:
+        below = code.cumulative_probabilities(row[None], grid)
+        steps = code.label_probabilities(below, no_guesses, shares)
+        counts = rng.random(steps.shape) * steps
+        guesses, gradient, _ = code.derivatives(counts, below, no_guesses, shares, grid)
+        assert guesses[0] == pytest.approx(0, abs=1e-12)
+        bumps = 1e-5 * np.eye(len(row))
+        values = [[likelihood(row + s * b, counts[0]) for s in (1, -1)] for b in bumps]
         numeric = [(up - down) / 2e-5 for up, down in values]
         np.testing.assert_allclose(gradient[0], numeric, rtol=1e-4, atol=1e-5)
         # counts in the model's proportions: minus the second differences
-        expected = rng.random((1, steps.shape[1], 1)) * steps
-        _, information = code._derivatives(expected, steps, below, grid)
-        big = 1e-3 * np.eye(theta.shape[1])
+        expected = rng.random((1, 1, steps.shape[2])) * steps
+        _, _, information = code.derivatives(expected, below, no_guesses, shares, grid)
+        big = 1e-3 * np.eye(len(row))
         for (i, a), (j, b) in itertools.product(enumerate(big), enumerate(big)):
             signs = itertools.product((1, -1), (1, -1))
-            second = sum(s * t * likelihood(theta[n] + s * a + t * b, expected[0]) for s, t in signs) / 4e-6
+            second = sum(s * t * likelihood(row + s * a + t * b, expected[0]) for s, t in signs) / 4e-6
             assert information[0, i, j] == pytest.approx(-second, rel=2e-3, abs=2e-3)
 
 
@@ -68,21 +77,58 @@ def test_posterior_and_expected_counts_by_enumeration() -> None:
     grid = code.Grid.of(sides=True)
     params = parameters(grid)
     shares = np.array([0.1, 0.2, 0.3, 0.4])
-    table = code.label_probabilities(params.theta, params.guess_rates, shares, grid)
-    np.testing.assert_allclose(table.sum(axis=2), 1, rtol=1e-9)
+    below = code.cumulative_probabilities(params.theta, grid)
+    table = code.label_probabilities(below, params.guess_rates, shares)
+    np.testing.assert_allclose(table.sum(axis=1), 1, rtol=1e-9)
     posterior, log_likelihood = code.e_step(labels, np.log(table), np.log(params.psi))
     total = 0.0
     for m in range(3):
         joint = params.psi.copy()
         for e in np.flatnonzero(labels.item == m):
-            joint = joint * table[labels.annotator[e], :, labels.label[e]]
+            joint = joint * table[labels.annotator[e], labels.label[e]]
         np.testing.assert_allclose(posterior[m], joint / joint.sum(), rtol=1e-9)
         total += np.log(joint.sum())
     assert log_likelihood == pytest.approx(total, rel=1e-12)
     counts = code.expected_label_counts(labels, posterior)
-    assert counts[0, :, 3] == pytest.approx(posterior[0])
-    assert counts[0, :, 2] == pytest.approx(posterior[2])
+    assert counts[0, 3] == pytest.approx(posterior[0])
+    assert counts[0, 2] == pytest.approx(posterior[2])
     assert counts.sum() == pytest.approx(4)
+
+
+@pytest.mark.parametrize("seed", range(usually(6, verify=60)))
+def test_compiled_loops_have_the_bits_of_their_twins(seed: int) -> None:
+    """Labels may be repeated, items and annotators without labels, and thresholds far apart or equal."""
+    rng = np.random.default_rng(seed)
+    M, N, P, E, D = (int(rng.integers(*range_)) for range_ in ((1, 9), (1, 6), (2, 6), (1, 60), (1, 3)))
+    grid = code.Grid.of(sides=D == 2)
+    Q, T = len(grid.d), P - 1
+    theta = np.hstack([np.sort(rng.normal(0, 5, (N, T)).round(), axis=1), rng.normal(0, 3, (N, D))])
+    below, guess_rates = code.cumulative_probabilities(theta, grid), rng.random(N) * (rng.random(N) < 0.7)
+    shares = rng.dirichlet(np.ones(P))
+    labels = {
+        "ends": np.searchsorted(np.sort(rng.integers(M, size=E)), np.arange(M), side="right"),
+        "annotator": rng.integers(N, size=E).astype(np.int32),
+        "label": rng.integers(P, size=E).astype(np.int32),
+    }
+
+    def check(name: str, *results: str, **arguments: Any) -> None:
+        twins = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
+        getattr(code, name)(**arguments)
+        getattr(graded_twin, name)(**twins)
+        for result in results:
+            np.testing.assert_array_equal(arguments[result], twins[result])
+
+    check(
+        "add_logs", "log_posterior", **labels, logs=rng.normal(size=(N, P, Q)), log_posterior=np.ones((M, Q))
+    )
+    counts = np.zeros((N, P, Q))
+    check("add_counts", "counts", **labels, posterior=rng.dirichlet(np.ones(Q), M), counts=counts)
+    check(
+        "add_derivatives", "guesses", "gradient", "information",
+        counts=counts, below=below, guess_rates=guess_rates, shares=shares, x=grid.x, d=grid.d,
+        guesses=np.zeros(N), gradient=np.zeros((N, T + D)), information=np.zeros((N, T + D, T + D)),
+        min_probability=1e-12,
+    )  # fmt: skip
 
 
 def test_planted_parameters_are_recovered() -> None:

@@ -1,5 +1,7 @@
 """Latent positions: conditionals against quadrature, finite differences and Geweke's joint test."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -52,7 +54,7 @@ def test_slice_sampling_matches_quadrature() -> None:
     spread = np.sqrt((density * (grid - mean) ** 2).sum())
     n = 3_000  # items with the same labels, as independent chains
     data = SideLabels.of(np.repeat(np.arange(n), 3), np.tile(np.arange(3), n), np.tile(label, n), n)
-    weights = latent.class_weights(state.W, state.a, "annotators")[data.other]
+    weights = latent.class_weights(state.W, state.a, "annotators")
     x = rng.standard_normal((n, 1)).astype(np.float32)
     for _ in range(30):
         x = latent.slice_sample(x, weights, data, rng)
@@ -67,7 +69,8 @@ def test_loading_posterior_and_gradient() -> None:
     state = drawn_state(rng, 6, 4, 3, 2, 2)
     item, annotator = rng.integers(6, size=40), rng.integers(3, size=40)  # the fourth annotator has no label
     label = labels_of(state, item, annotator, rng)
-    posterior = LoadingPosterior(state, SideLabels.of(annotator, item, label, 4))
+    items, people = SideLabels.of(item, annotator, label, 6), SideLabels.of(annotator, item, label, 4)
+    posterior = LoadingPosterior(state, items, people)
 
     def by_hand(W: np.ndarray) -> float:
         variance = np.outer(state.s2, state.t2)
@@ -83,6 +86,17 @@ def test_loading_posterior_and_gradient() -> None:
         step[index] = 1e-4
         expected = (by_hand(state.W + step) - by_hand(state.W - step)) / 2e-4
         assert gradient[index] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+def test_a_step_that_is_too_long_is_rejected() -> None:
+    rng = np.random.default_rng(4)
+    state = drawn_state(rng, 6, 4, 3, 2, 2)
+    item, annotator = rng.integers(6, size=40), rng.integers(4, size=40)
+    label = labels_of(state, item, annotator, rng)
+    sides = SideLabels.of(item, annotator, label, 6), SideLabels.of(annotator, item, label, 4)
+    W, acceptance = LoadingPosterior(state, *sides).hamiltonian_step(state.W, 30.0, rng)
+    assert acceptance < 1e-6
+    np.testing.assert_array_equal(W, state.W)
 
 
 @pytest.mark.slow
@@ -129,10 +143,11 @@ def test_answers_are_weighted_means_over_annotators() -> None:
     weights = np.array([0.5, 0.0, 0.2, 0.3])
     chosen, v = latent.sample_population(weights, rng)
     class_weights = latent.class_weights(state.W, state.a[chosen], "annotators")
-    answers = latent.population_answers(state.x, class_weights, v)
+    answers, equal = latent.population_answers(state.x, class_weights, np.stack([v, np.full(3, 1 / 3)]))
     pairs = np.repeat(np.arange(5), 4), np.tile(np.arange(4), 5)
     shares = np.exp(log_softmax(logits_of(state, *pairs), axis=1)).reshape(5, 4, 3)
     assert np.allclose(answers, np.einsum("n,mnc->mc", weights, shares), atol=1e-5)
+    assert np.allclose(equal, shares[:, chosen].mean(axis=1), atol=1e-5)
 
 
 def test_apply_to_new_items_and_annotators() -> None:
@@ -151,3 +166,82 @@ def test_it_can_be_a_candidate() -> None:
     labels = ds.simulate(60, 12, 3, labels_per_item=6, seed=7).annotations
     choice = ds.compare(labels, candidates=[("empirical", {}), ("latent", {})], n_jobs=1, progress=False)
     assert [row.as_row()["model"] for row in choice.table] == ["empirical", "latent"]
+
+
+# ---- resuming, many labels, weights -------------------------------------------------------------------
+
+
+def test_a_fit_can_be_resumed_with_more_labels(tmp_path: Path) -> None:
+    labels = ds.simulate(80, 20, 3, labels_per_item=8, seed=5).annotations
+    few = labels.take_items(np.arange(60))
+    model = ds.LatentPositions(n_sweeps=120, n_chains=2).fit(few)
+    model.save(tmp_path / "model.npz")
+    loaded = ds.load(tmp_path / "model.npz")
+    states = loaded.extended_states(labels)
+    code = labels.item_vocabulary.codes(few.item_vocabulary)
+    person = labels.annotator_vocabulary.codes(few.annotator_vocabulary)
+    for state, last in zip(states, model.last_states_, strict=True):
+        np.testing.assert_array_equal(state.x[code], last.x)
+        np.testing.assert_array_equal(state.a[person], last.a)
+        np.testing.assert_array_equal(state.W, last.W)
+        assert len(state.x) == 80
+    model._run_fit(labels, last=states)
+    assert model.trace_draws_.shape[:2] == (2, 5)  # 20 sweeps, 5 of them burn-in
+    whole = ds.LatentPositions(n_sweeps=120, n_chains=2).fit(labels)
+    distance = np.abs(model.label_distributions_ - whole.label_distributions_).sum(axis=1).mean() / 2
+    raw = labels.counts / labels.counts.sum(axis=1, keepdims=True)
+    assert distance < 0.5 * np.abs(raw - whole.label_distributions_).sum(axis=1).mean() / 2
+
+
+def test_items_that_are_not_sampled_follow_from_the_draws() -> None:
+    crowd = ds.simulate(300, 40, 3, labels_per_item=8, seed=1)
+    shown, hidden = crowd.annotations.split_labels(0.2, 0)
+    settings = {"n_sweeps": 100, "n_chains": 2}
+    whole = ds.LatentPositions(**settings).fit(shown)
+    part = ds.LatentPositions(max_sampled=1_000, **settings).fit(shown)
+    assert part.share_draws_.shape[1:] == whole.label_distributions_.shape
+    assert len(part.share_draws_) == latent.EXTENDED_DRAWS
+    assert not part.last_states_
+    for annotators in (True, False):
+        scores = [model.log_probabilities(hidden, annotators).mean() for model in (part, whole)]
+        uniform = -np.log(3)
+        assert scores[0] - uniform > 0.8 * (scores[1] - uniform)
+    again = ds.LatentPositions(max_sampled=1_000, n_jobs=2, **settings).fit(shown)
+    np.testing.assert_array_equal(again.label_distributions_, part.label_distributions_)
+
+
+def test_annotators_without_sampled_labels_get_positions() -> None:
+    labels = ds.simulate(120, 60, 3, labels_per_item=3, seed=4).annotations
+    model = ds.LatentPositions(max_sampled=60, n_sweeps=30, n_chains=1).fit(labels)
+    assert np.isfinite(model.a_draws_).all()
+    assert (model.a_draws_.std(axis=(0, 2)) > 0).all()
+
+
+def test_weights_of_annotators() -> None:
+    labels = ds.simulate(40, 10, 3, labels_per_item=6, seed=2).annotations
+    settings = {"n_sweeps": 30, "n_chains": 1}
+    equal = ds.LatentPositions(weight_by="annotators", **settings).fit(labels)
+    assert equal.annotator_weights_ == pytest.approx(np.full(10, 0.1))
+    weights = np.arange(10.0)
+    given = ds.LatentPositions(**settings)._run_fit(labels, weights=weights)
+    assert given.annotator_weights_ == pytest.approx(weights / 45)
+    # the same states, other answers
+    np.testing.assert_array_equal(given.x_draws_[0], equal.x_draws_[0])
+    assert not np.allclose(given.label_distributions_, equal.label_distributions_)
+    # an annotator outside of the population has a position nevertheless
+    pairs = labels.items[:5], np.repeat(labels.annotators[:1], 5)
+    np.testing.assert_array_equal(given.predict_proba(*pairs), equal.predict_proba(*pairs))
+
+
+def test_drawn_weights_have_the_variance_of_all_annotators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bootstrap over a sample of annotators spreads as much as over all: Σ v² of the whole population."""
+    rng, drawn = np.random.default_rng(0), []
+    model = ds.LatentPositions()
+    model.annotator_weights_ = rng.dirichlet(np.ones(1_000))
+    monkeypatch.setattr(latent, "population_answers", lambda x, a, v: drawn.append(v) or v)
+    x, a = np.zeros((1, 2), np.float32), np.zeros((1_000, 3), np.float32)
+    for _ in range(300):
+        model._answers(x, a, np.zeros((2, 3, 4)), rng)
+    v = np.stack(drawn)
+    assert np.allclose(v.sum(axis=2), 1)
+    assert v[:, 1].var(axis=0).sum() == pytest.approx((model.annotator_weights_**2).sum(), rel=0.1)

@@ -3,6 +3,8 @@
 Expected values come from the generative model alone (``prior_state``, ``labels_of``, ``log_joint`` below).
 """
 
+import copy
+import inspect
 import itertools
 from dataclasses import replace
 
@@ -12,8 +14,10 @@ from scipy.special import gammaln
 from scipy.stats import chisquare
 
 from dissensus.models.hpgm import sampler
-from dissensus.models.hpgm.sampler import Data, GibbsState, HyperPriors
+from dissensus.models.hpgm.posterior import item_beliefs
+from dissensus.models.hpgm.sampler import Counts, Data, GibbsState, HyperPriors, softmax
 from dissensus.models.sampled import effective_size, split_rhats
+from tests.helpers import hpgm_twin
 from tests.helpers.sizes import usually
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
@@ -35,7 +39,7 @@ def prior_state(data: Data, K: int, L: int, priors: HyperPriors, rng: np.random.
     theta = dirichlet(np.repeat(s * phi[:, None], L, axis=1), rng)
     psi, omega = dirichlet(np.full(K, gamma / K), rng), dirichlet(np.full(L, tau / L), rng)
     lam = rng.beta(*priors.lam)
-    w, z = rng.choice(K, size=data.M, p=psi), rng.choice(L, size=data.N, p=omega)
+    w, z = (rng.choice(len(p), size=n, p=p).astype(np.int32) for p, n in ((psi, data.M), (omega, data.N)))
     from_item = rng.random(len(data.item)) < lam
     return GibbsState(w, z, from_item, theta, phi, phi0, psi, omega, r, s, q, a, gamma, tau, lam)
 
@@ -51,16 +55,7 @@ def labels_of(data: Data, state: GibbsState, rng: np.random.Generator) -> Data:
     rho = dirichlet(state.q * state.phi[state.w], rng)
     probabilities = np.where(state.from_item[:, None], rho[data.item], pi[data.annotator, state.w[data.item]])
     label = (rng.random(len(probabilities))[:, None] > probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    return with_labels(data, label)
-
-
-def with_labels(data: Data, label: np.ndarray) -> Data:
-    """Replace the labels, with the same items, annotators and blocks."""
-    P, rows = data.P, data.busy_rows
-    index = np.searchsorted(data.busy, data.annotator[rows])
-    sums = sampler.adder(data.item[rows], data.M, index * P + label[rows], len(data.busy) * P)
-    blocks = tuple(replace(block, cell=block.annotator * P + label[block.rows]) for block in data.blocks)
-    return replace(data, label=label, blocks=blocks, busy_sums=sums)
+    return replace(data, label=label.astype(np.int32))
 
 
 def log_joint(data: Data, state: GibbsState, w: Array, z: Array, from_item: Array) -> Array:
@@ -82,11 +77,15 @@ def polya(counts: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return top + gammaln(alpha.sum(axis=1)) - gammaln(alpha.sum(axis=1) + counts.sum(axis=1))
 
 
-def crowd(n_blocks: int, repeated: bool = False) -> Data:
+def crowd(repeated: bool = False) -> Data:
     """Return seven labels of three items by three annotators; one pair may be repeated."""
     item = [0, 0, 0, 1, 1, 2, 2]
     annotator = [0, 1, 1 if repeated else 2, 0, 1, 0, 2]
-    return Data.of(np.array(item), np.array(annotator), np.array([0, 1, 1, 0, 0, 1, 0]), 3, 3, 2, n_blocks)
+    return data_of(item, annotator, [0, 1, 1, 0, 0, 1, 0], 3, 3, 2)
+
+
+def data_of(item: object, annotator: object, label: object, *sizes: int) -> Data:
+    return Data(*(np.array(column, dtype=np.int32) for column in (item, annotator, label)), *sizes)
 
 
 def strong_state(data: Data) -> GibbsState:
@@ -121,22 +120,21 @@ def enumerated(data: Data, state: GibbsState) -> np.ndarray:
 
 def discrete_chain(data: Data, state: GibbsState, n: int, rng: np.random.Generator) -> np.ndarray:
     """Return (n, 13) draws of w, z and from_item, with the rest fixed."""
-    q_phi, r_theta = state.q * state.phi, state.r * state.theta
-    draws = np.empty((n, 13), dtype=bool)
+    q_phi, draws = state.q * state.phi, np.empty((n, 13), dtype=bool)
     for i in range(n):
-        rows, sizes = sampler.row_priors(r_theta, state.z), np.full((data.N, len(state.psi)), state.r)
-        w = sampler.draw_clusters(data, rows, sizes, state.psi, q_phi, state.w, state.from_item, rng)
-        from_item = sampler.draw_label_sources(data, rows, sizes, q_phi, state.lam, w, state.from_item, rng)
-        counts = sampler.annotator_counts(data, w, from_item, 2)
-        z = sampler.draw_annotator_clusters(counts, r_theta, state.omega, rng)
+        counts, psi = Counts.of_state(data, state), state.psi[None]
+        w = sampler.draw_clusters(data, counts, psi, q_phi, state.w, state.from_item, rng)
+        rates = q_phi, state.q, state.lam
+        from_item = sampler.draw_label_sources(data, counts, *rates, w, state.from_item, rng)
+        z = sampler.draw_annotator_clusters(data, w, from_item, state.r_theta(), state.omega, rng)
         state = replace(state, w=w, z=z, from_item=from_item)
         draws[i] = np.concatenate([w, z, from_item])
     return draws
 
 
-def worst_against_enumeration(n_blocks: int, repeated: bool, n: int = usually(1200, verify=4000)) -> float:
+def worst_against_enumeration(repeated: bool, n: int = usually(1200, verify=4000)) -> float:
     """Return the largest z-score over single bits and pairs of bits."""
-    data = crowd(n_blocks, repeated)
+    data = crowd(repeated)
     state = strong_state(data)
     posterior = enumerated(data, state)
     chain = discrete_chain(data, state, n, np.random.default_rng(1)).astype(float)
@@ -146,12 +144,102 @@ def worst_against_enumeration(n_blocks: int, repeated: bool, n: int = usually(12
     return float(z_score(moments, truth, np.sqrt(truth * (1 - truth) / n)).max())
 
 
-@pytest.mark.parametrize(
-    ("n_blocks", "repeated", "n_busy"), [(1, False, 3), (3, False, 0), (3, True, 1), (2, False, 1)]
-)
-def test_discrete_steps_match_enumeration(n_blocks: int, repeated: bool, n_busy: int) -> None:
-    assert len(crowd(n_blocks, repeated).busy) == n_busy
-    assert worst_against_enumeration(n_blocks, repeated) < 4.5
+@pytest.mark.parametrize("repeated", [False, True])
+def test_discrete_steps_match_enumeration(repeated: bool) -> None:
+    assert worst_against_enumeration(repeated) < 4.5
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_item_beliefs_match_enumeration(repeated: bool) -> None:
+    """P(w_m = k | everything else), by the joint at both values of w_m."""
+    data, rng = crowd(repeated), np.random.default_rng(4)
+    for _ in range(10):
+        state = replace(strong_state(data), from_item=rng.random(7) < 0.4)
+        state = replace(state, w=rng.integers(2, size=3, dtype=np.int32))
+        counts = Counts.of_state(data, state)
+        beliefs = item_beliefs(data, counts, state.psi[None], state.q * state.phi, state.w, state.from_item)
+        for m in range(3):
+            w = np.tile(state.w, (2, 1))
+            w[:, m] = 0, 1
+            logs = log_joint(data, state, w, np.tile(state.z, (2, 1)), np.tile(state.from_item, (2, 1)))
+            np.testing.assert_allclose(beliefs[m], softmax(logs[None])[0], rtol=1e-10)
+
+
+# ---- the twin in plain Python -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(usually(12, verify=60)))
+def test_compiled_loops_have_the_bits_of_their_twins(seed: int) -> None:
+    """Labels may be repeated, items and annotators without labels, counts far above and below 1."""
+    rng = np.random.default_rng(seed)
+    M, N, P, K, L, E = (int(rng.integers(1, top)) for top in (9, 7, 5, 24, 5, 60))
+    item, annotator = rng.integers(M, size=E), rng.integers(N, size=E)
+    order = np.lexsort((annotator, item))
+    data = data_of(item[order], annotator[order], rng.integers(P, size=E), M, N, P)
+    state = prior_state(data, K, L, replace(TIGHT, a=(2.0, 0.2 if seed % 2 else 20.0)), rng)
+    q_phi = np.maximum(state.q * state.phi, sampler.MIN_COUNT)
+    psi = state.psi[None] if seed % 3 else rng.dirichlet(np.ones(K), size=M)
+    prior = np.ascontiguousarray(np.maximum(state.r * state.theta.transpose(1, 2, 0), sampler.MIN_COUNT))
+    labels, own = sampler.by_item(data), {"from_item": state.from_item, "w": state.w}
+    counts = {"table": np.empty((N, P, K)), "totals": np.empty((N, K)), "inverse": np.empty((N, K))}
+    pseudo = {"prior": prior, "sizes": np.full((L, K), state.r), "row": state.z}
+    people = sampler.by_annotator(data, state.w, state.from_item)
+    u = rng.random(E)
+    cell, larger = np.empty((K, P)), np.zeros(E, dtype=np.int64)
+    customers = rng.integers(5, size=(2, 3))
+
+    def check(name: str, **arguments: object) -> None:
+        twins = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
+        getattr(sampler, name)(**arguments)
+        getattr(hpgm_twin, name)(**twins)
+        for argument in set(arguments) - {"weights", "sizes", "counts"}:  # scratch
+            np.testing.assert_array_equal(arguments[argument], twins[argument], err_msg=f"{name}: {argument}")
+
+    check("count_labels", **labels, **own, **pseudo, **counts)
+    item_arguments = {**labels, **own, "psi": psi, "q_phi": q_phi, **counts}
+    check("item_beliefs", **item_arguments, beliefs=np.empty((M, K)))
+    check("item_clusters", **item_arguments, u=rng.random(M), weights=np.empty(K))
+    answers = {"left": rng.random((M, K)), "right": q_phi, "product": np.empty((M, P))}
+    check("product", **answers)
+    table = {"table": counts["table"], "inverse": counts["inverse"]}
+    check("mean_population", **table, v=rng.random(N), population=np.empty((K, P)))
+    rates = {"q_phi": q_phi, "q": state.q, "lam": state.lam}
+    check("label_sources", **labels, **own, **rates, **counts, u=u, counts=np.empty(P))
+    z, scratch = np.empty(N, dtype=np.int32), {"weights": np.empty(L), "counts": cell}
+    clusters = {"omega": state.omega, "r_theta": state.r_theta(), "u": rng.random(N), "z": z}
+    check("annotator_clusters", **people, **clusters, **scratch)
+    t = {
+        "tables": np.zeros((K, P, L), dtype=np.int64),
+        "larger": larger,
+        "counts": cell,
+        "sizes": np.empty(K),
+    }
+    check("annotator_tables", **people, z=z, r_theta=state.r_theta(), u=u, **t)
+    v = {"tables": np.zeros((K, P), dtype=np.int64), "larger": larger, "counts": np.empty(P)}
+    mine = {"ends": data.item_ends, "label": data.label, **own}
+    check("item_tables", **mine, q_phi=q_phi, u=u, **v)
+    restaurants = {
+        "customers": customers,
+        "alpha": rng.gamma(1.0, size=(2, 3)),
+        "u": rng.random(customers.sum()),
+    }
+    check(
+        "tables_of",
+        **restaurants,
+        tables=np.zeros((2, 3), dtype=np.int64),
+        larger=np.zeros(12, dtype=np.int64),
+    )
+
+
+def test_loops_refuse_wrong_arrays() -> None:
+    data, state = crowd(), strong_state(crowd())
+    with pytest.raises(TypeError, match="hpgm_count: w must be a contiguous array of int32"):
+        Counts.of_state(data, replace(state, w=state.w.astype(np.int64)))
+    with pytest.raises(TypeError, match="w must be a contiguous array"):
+        Counts.of_state(data, replace(state, w=state.w[:2]))
+    counts, q_phi = Counts.of_state(data, state), np.asfortranarray(state.phi)
+    with pytest.raises(TypeError, match="q_phi must be a contiguous array of float64"):
+        item_beliefs(data, counts, state.psi[None], q_phi, state.w, state.from_item)
 
 
 # ---- Geweke's joint distribution test ----------------------------------------------------------------------
@@ -182,11 +270,10 @@ def statistics(data: Data, state: GibbsState) -> np.ndarray:
     ])  # fmt: skip
 
 
-def geweke_data(n_blocks: int = 3) -> Data:
+def geweke_data() -> Data:
     """Return ten labels of four items by three annotators, one pair repeated."""
-    item = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 3])
-    annotator = np.array([0, 1, 2, 0, 1, 0, 0, 1, 0, 2])
-    return Data.of(item, annotator, np.zeros(10, dtype=np.int64), 4, 3, 3, n_blocks)
+    item, annotator = [0, 0, 0, 1, 1, 2, 2, 2, 3, 3], [0, 1, 2, 0, 1, 0, 0, 1, 0, 2]
+    return data_of(item, annotator, np.zeros(10), 4, 3, 3)
 
 
 def independent_draws(n: int, seed: int) -> np.ndarray:
@@ -223,7 +310,7 @@ def geweke(expected: tuple[np.ndarray, np.ndarray], n: int, seed: int) -> float:
 
 
 def test_geweke_joint_distribution(expected: tuple[np.ndarray, np.ndarray]) -> None:
-    assert geweke(expected, usually(700, verify=4000), 12) < 4.5
+    assert geweke(expected, usually(1500, verify=4000), 12) < 4.5
 
 
 # ---- simulation-based calibration ------------------------------------------------------------------------
@@ -232,8 +319,8 @@ def test_geweke_joint_distribution(expected: tuple[np.ndarray, np.ndarray]) -> N
 def calibration_data() -> Data:
     """Return eight items with three labels each, by five annotators."""
     item = np.repeat(np.arange(8), 3)
-    annotator = (item + np.tile([0, 1, 3], 8)) % 5
-    return Data.of(item, annotator, np.zeros(24, dtype=np.int64), 8, 5, 3, 3)
+    annotator = np.sort(((item + np.tile([0, 1, 3], 8)) % 5).reshape(8, 3), axis=1).ravel()
+    return data_of(item, annotator, np.zeros(24), 8, 5, 3)
 
 
 def unknowns(data: Data, state: GibbsState, rng: np.random.Generator) -> np.ndarray:
@@ -293,65 +380,30 @@ def test_simulation_based_calibration() -> None:
     assert values.min() * len(values) > 0.01, values.round(4)
 
 
-@pytest.mark.parametrize("n", [1, sampler.MIN_LONG_ROW - 1, sampler.MIN_LONG_ROW, 1000])
-def test_cumulative_rows_match_cumsum(n: int) -> None:
-    table = np.random.default_rng(n).gamma(0.1, size=(7, n))
-    np.testing.assert_array_equal(sampler.cumulative_rows(table.copy()), table.cumsum(axis=0))
-
-
-def test_sum_log_rising_matches_gamma_functions() -> None:
-    """Cover counts below and above the tabulated ones, and rows without entries."""
-    rng = np.random.default_rng(0)
-    who, cell = np.sort(rng.integers(3, 9, size=60)), rng.integers(40, size=60)
-    counts, alpha = rng.integers(1, 3 * sampler.MAX_TABULATED_COUNT, size=60), rng.gamma(1.0, size=(40, 5))
-    expected = np.zeros((10, 5))
-    np.add.at(expected, who, gammaln(alpha[cell] + counts[:, None]) - gammaln(alpha[cell]))
-    draws = sampler.sum_log_rising(who, 10, cell, counts, alpha)
-    np.testing.assert_allclose(draws, expected, rtol=1e-10)
-
-
-def test_sweep_does_not_modify_its_data() -> None:
-    """Chains on several threads share the data."""
-    data = crowd(1)
-    state = replace(strong_state(data), from_item=np.arange(7) % 2 == 0)
+def test_sweep_does_not_modify_its_arguments() -> None:
+    """Chains on several threads share the data; a checkpoint keeps the state."""
+    data, state = crowd(), strong_state(crowd())
+    before = copy.deepcopy((vars(data), vars(state)))
     sampler.sweep(state, data, np.random.default_rng(0), TIGHT)
-    np.testing.assert_array_equal(data.busy_sums.data, np.ones(7))
+    for record, old in zip((data, state), before, strict=True):
+        for name, value in old.items():
+            np.testing.assert_array_equal(getattr(record, name), value)
 
 
 # ---- seeded faults, one per conditional distribution ----------------------------------------------------
 
 
-def theta_for_pi(data, rows, sizes, psi, q_phi, w, from_item, rng):  # type: ignore[no-untyped-def]
-    """Draw clusters with Θ instead of π: ignore the annotator's other labels."""
-    K, P = q_phi.shape
-    ratio = rows.reshape(-1, K)[data.annotator * P + data.label] / sizes[data.annotator]
-    scores = sampler.adder(data.item, data.M) @ (np.log(ratio) * ~from_item[:, None])
-    scores += sampler.item_label_scores(data, q_phi, from_item)
-    return sampler.draw_categories(np.log(psi) + scores, rng)
-
-
-def mean_probabilities(data, rows, sizes, w, from_item, rng):  # type: ignore[no-untyped-def]
-    """Use the mean of π_nk, with the label itself counted."""
-    top = rows + sampler.annotator_counts(data, w, from_item, rows.shape[2])
-    return (top / top.sum(axis=1, keepdims=True))[data.annotator, data.label, w[data.item]]
-
-
-def no_item_tables(data, state, priors, counts, rng):  # type: ignore[no-untyped-def]
+def no_item_tables(data, state, priors, rng):  # type: ignore[no-untyped-def]
     """Leave the tables of labels from ρ out of Φ."""
     without = replace(state, from_item=np.zeros_like(state.from_item))
-    drawn = RIGHT["draw_measures"](data, without, priors, counts, rng)
-    return replace(drawn, from_item=state.from_item)
+    return replace(RIGHT["draw_measures"](data, without, priors, rng), from_item=state.from_item)
 
 
-def full_concentration(codes, size, concentration, prior, rng):  # type: ignore[no-untyped-def]
-    """Use the full concentration in every cell."""
-    concentration, _ = RIGHT["draw_weights"](codes, size, concentration, prior, rng)
-    return concentration, sampler.draw_dirichlet(concentration + np.bincount(codes, minlength=size), rng)
-
-
-def plain_power(who, n, cell, counts, alpha):  # type: ignore[no-untyped-def]
-    """Use α^c instead of α (α + 1) …: labels of one annotator as if independent."""
-    return sampler.adder(who, n) @ (np.log(alpha[cell]) * counts[:, None])
+def full_concentration(data, state, priors, rng):  # type: ignore[no-untyped-def]
+    """Use the full concentration in every cell of ψ."""
+    drawn = RIGHT["draw_measures"](data, state, priors, rng)
+    sizes = np.bincount(state.w, minlength=len(state.psi))
+    return replace(drawn, psi=sampler.draw_dirichlet(drawn.gamma + sizes, rng))
 
 
 def with_argument(name, index, change):  # type: ignore[no-untyped-def]
@@ -364,42 +416,53 @@ def with_argument(name, index, change):  # type: ignore[no-untyped-def]
     return faulty
 
 
+def twin_with(name, old, new):  # type: ignore[no-untyped-def]
+    """Return the loop's twin with a fault in its text."""
+    source, namespace = inspect.getsource(hpgm_twin), dict[str, object]()
+    assert source.count(old) == 1
+    exec(source.replace(old, new), namespace)
+    return namespace[name]
+
+
 # function, name of the fault, faulty version
 CASES = [
-    ("draw_clusters", "theta_for_pi", theta_for_pi),
-    ("draw_clusters", "no_cluster_weights", with_argument("draw_clusters", 3, np.ones_like)),
-    ("item_label_scores", "no_item_labels", lambda data, q_phi, mask: np.zeros((data.M, len(q_phi)))),
-    ("draw_label_probabilities", "mean_probabilities", mean_probabilities),
+    ("draw_clusters", "no_cluster_weights", with_argument("draw_clusters", 2, np.ones_like)),
+    ("item_clusters", "item_is_counted", ("label[i] == y for i in rest", "0 for i in rest")),
+    ("item_clusters", "no_item_labels", ("[q_phi[k, y] + same for", "[1.0 for")),
+    ("item_clusters", "repeats_as_if_independent", ("        elif before:\n", "        elif False:\n")),
+    ("label_sources", "label_itself_counted", ("table[n, y, k] - (not was)", "table[n, y, k]")),
+    ("label_sources", "prior_only", ("(q_phi[k, y] + (own[y] - was)) / (q +", "q_phi[k, y] / (q + 0 *")),
     ("draw_label_sources", "lambda_exchanged", with_argument("draw_label_sources", 4, lambda lam: 1 - lam)),
-    ("draw_annotator_clusters", "no_omega", with_argument("draw_annotator_clusters", 2, np.ones_like)),
-    ("sum_log_rising", "plain_power", plain_power),
-    ("draw_tables", "one_table_each", lambda counts, alpha, rng: counts),
-    ("draw_concentration", "sizes_off_by_one", with_argument("draw_concentration", 3, lambda n: n + 1)),
+    ("draw_annotator_clusters", "no_omega", with_argument("draw_annotator_clusters", 4, np.ones_like)),
+    ("annotator_clusters", "plain_power", ("float(alpha + before[k, y])", "float(alpha)")),
+    ("annotator_tables", "one_table_each", ("u[e] * (alpha + before[k, y])", "0")),
+    ("tables_of", "one_table_each", ("(alpha[r, p] + i)", "alpha[r, p]")),
+    ("draw_concentration", "no_sizes", with_argument("draw_concentration", 3, lambda n: n[:1])),
+    ("draw_weight_concentration", "one_more", with_argument("draw_weight_concentration", 3, lambda n: 9 * n)),
     ("draw_measures", "no_item_tables", no_item_tables),
-    ("draw_weights", "full_concentration", full_concentration),
+    ("draw_measures", "full_concentration", full_concentration),
     ("draw_lambda", "no_prior", lambda mask, prior, rng: rng.beta(1 + mask.sum(), 1 + (~mask).sum())),
-]
+]  # fmt: skip
 RIGHT = {name: getattr(sampler, name) for name, _, _ in CASES}
-DISCRETE = [name for name, _, _ in CASES[:7]]
+DISCRETE = [name for name, _, _ in CASES[:9]]
 
 
-# `make verify` tries every fault; otherwise one of a discrete step and one of a continuous step.
-TRIED = usually([CASES[1], CASES[-1]], verify=CASES)
+# `make verify` tries every fault; otherwise two of a discrete step and one of a continuous step.
+TRIED = usually([CASES[0], CASES[2], CASES[-1]], verify=CASES)
 
 
-@pytest.mark.parametrize(("name", "_", "fault"), TRIED, ids=[fault for _, fault, _ in TRIED])
+@pytest.mark.parametrize(("name", "_", "fault"), TRIED, ids=[f"{name}-{fault}" for name, fault, _ in TRIED])
 def test_seeded_fault_is_detected(name, _, fault, monkeypatch, expected):  # type: ignore[no-untyped-def]
     """Detect it by enumeration if the step is discrete, else by the joint distribution."""
-    monkeypatch.setattr(sampler, name, fault)
+    monkeypatch.setattr(sampler, name, twin_with(name, *fault) if isinstance(fault, tuple) else fault)
     if name in DISCRETE:
-        assert worst_against_enumeration(3, False, n=usually(2000, verify=8000)) > 6
+        assert worst_against_enumeration(True, n=usually(2000, verify=12_000)) > 6
     else:
         assert geweke(expected, usually(1000, verify=3000), 12) > 6
 
 
 def test_without_labels_the_prior_is_invariant() -> None:
-    nothing = np.zeros(0, dtype=np.int64)
-    data = Data.of(nothing, nothing, nothing, 5, 4, 3)
+    data = data_of([], [], [], 5, 4, 3)
     rng = np.random.default_rng(3)
     state, draws = prior_state(data, 3, 2, TIGHT, rng), []
     for _ in range(usually(1000, verify=3000)):
@@ -418,9 +481,11 @@ def test_without_labels_the_prior_is_invariant() -> None:
 def test_draw_tables_matches_exact_distribution() -> None:
     """P(t tables | 3 customers, α) = |s(3, t)| α^t / (α (α + 1) (α + 2)), Stirling numbers 2, 3, 1."""
     alpha = 0.7
-    tables = sampler.draw_tables(np.full(20_000, 3), np.full(20_000, alpha), np.random.default_rng(0))
+    customers = np.full((20_000, 1), 3)
+    tables, larger = sampler.draw_tables(customers, np.full((20_000, 1), alpha), np.random.default_rng(0))
+    assert larger.tolist() == [20_000] * 3
     exact = np.array([2 * alpha, 3 * alpha**2, alpha**3]) / (alpha * (alpha + 1) * (alpha + 2))
-    draws = np.bincount(tables, minlength=4)[1:] / 20_000
+    draws = np.bincount(tables.ravel(), minlength=4)[1:] / 20_000
     assert np.abs(draws - exact).max() < 4 * np.sqrt(0.25 / 20_000)
 
 

@@ -12,7 +12,7 @@ from scipy.special import beta as beta_function
 import dissensus as ds
 from dissensus.labels.agreement import krippendorff_alpha
 from dissensus.labels.kinds import membership, set_distances
-from dissensus.models.sets import PRIOR_SIZES, best_prior_size
+from dissensus.models.sets import PRIOR_SIZES, best_prior_size, best_weights
 from tests.helpers.cli import run
 
 ROWS = [("i1", "ann", ["a", "b"]), ("i1", "bob", ["b", "a"]), ("i1", "cid", ["a"])]
@@ -144,3 +144,13 @@ def test_fit_command_and_report(tmp_path: Path) -> None:
     assert "complete sets" in (tmp_path / "out" / "report.html").read_text().casefold()
     model = ds.load(tmp_path / "out" / "model.safetensors")
     assert model.label_type_ == "multi"
+
+
+def test_best_weights_maximise_over_a_grid() -> None:
+    probabilities = np.random.default_rng(0).random((3, 200))
+    steps = np.linspace(0.01, 0.98, 98)
+    grid = [np.array([a, b, 1 - a - b]) for a in steps for b in steps if a + b < 0.995]
+    for prior in (np.zeros(3), np.array([40.0, 0, 0])):
+        scores = [np.log(w @ probabilities).sum() + prior @ np.log(w) for w in grid]
+        best = grid[int(np.argmax(scores))]
+        np.testing.assert_allclose(best_weights(probabilities, prior), best, rtol=0, atol=0.015)

@@ -36,9 +36,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"n_item_clusters": k, "n_annotator_clusters": g, "score": -0.8, "behind": 0.01 * abs(k - 6)}
         for k, g in ((6, 3), (4, 2), (4, 3), (6, 2), (8, 2), (8, 3))
     ]
-    run = fit(annotations, "pgm", {"n_item_clusters": 6, "n_annotator_clusters": 3}, seed=1)
+    sizes = {"n_item_clusters": 6, "n_annotator_clusters": 3}
+    run = fit(annotations, "pgm", sizes, seed=1)
+    candidates = [("pgm", sizes), ("fmm", {"n_item_clusters": 8}), ("dawid-skene", {}), ("empirical", {})]
+    scores = ds.compare(annotations, seed=1, candidates=candidates, progress=False).table
     path = tmp_path_factory.mktemp("report") / "report.html"
-    settings = {"held_out": run.held_out, "selection": cells, "run": "refined", "seed": 1}
+    settings = {"held_out": scores, "selection": cells, "run": "refined", "seed": 1}
     command = "dissensus fit remarks.csv --model pgm"
     title = f"Canteen {NASTY}"
     ds.write_report(annotations, run.model, path, title=title, command=command, **settings)

@@ -18,11 +18,11 @@ from dissensus.evaluate.gold import gold_accuracy
 from dissensus.evaluate.group_agreement import Votes, compare_group
 from dissensus.models.base import Model
 from dissensus.models.confusion import gold_prior
+from dissensus.models.sampled import second_run
 from dissensus.report import clusters
 from dissensus.report.annotators import column_content, page_order, pair_tables
 from dissensus.report.page import embedded, page, write_report
 from dissensus.report.quality import gold_content, held_out_table, search_content, trace_content
-from dissensus.workflow.refine import fit
 from tests.helpers.judge import humans_and_judges
 from tests.helpers.registry import FROM_LABELS_ALONE
 from tests.helpers.report_sample import canteen, page_content
@@ -250,41 +250,37 @@ def test_judges_named_in_the_table_have_a_section(tmp_path: Path) -> None:
 # ---- quality ------------------------------------------------------------------------------------------
 
 
-def test_held_out_scores_of_a_run_are_reused(sample: ds.Annotations) -> None:
-    run = fit(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
-    scores = held_out_table(run.model, sample, run.held_out, 0.2, 0)
-    by_title = {row["title"]: row for row in scores}
-    reported, fmm = "PGM (4 item and 2 annotator clusters)", "FMM (16 item clusters)"
-    assert set(by_title) == {reported, "smoothed counts (empirical)", fmm, "Dawid–Skene"}
-    assert by_title[reported]["own"]
-    assert by_title[reported]["score"] == run.held_out[0].score
-    assert [row["score"] for row in scores] == sorted((row["score"] for row in scores), reverse=True)
-    assert held_out_table(run.model, sample, [], 0.2, 0) == []
-    # the baselines are scored on the same labels, so that gaps are paired
-    for gap, score in (("behind", "score"), ("behind_items", "score_items")):
-        top = max(row[score] for row in scores)
-        assert [row[gap][0] for row in scores] == pytest.approx([top - row[score] for row in scores])
-        assert all(tied == (mean <= 2 * error) for mean, error, tied in (row[gap] for row in scores))
-        assert [row[score] for row in scores if not row[gap][0]] == [top]
-    # a saved run has scores without probabilities: its model is scored again, with the same result
-    saved = [row.as_row() for row in run.held_out]
-    assert held_out_table(run.model, sample, saved, 0.2, 0) == scores
-    # scores on other hidden labels are dropped
-    run = fit(sample, "fmm", {"n_item_clusters": 4}, test_size=0.3)
-    scores = held_out_table(run.model, sample, run.held_out, 0.2, 0)
-    assert {row["n"] for row in scores} == {run.held_out[0].n_hidden}
-
-
-def test_the_best_model_is_always_shown(sample: ds.Annotations) -> None:
-    models = [ds.FMM(5), ds.EmpiricalDistribution(), ds.DawidSkene(), ds.PGM(5, 2), ds.PGM(1, 1)]
+def test_scores_of_a_run_are_shown(sample: ds.Annotations) -> None:
+    models = [ds.EmpiricalDistribution(), ds.FMM(5), ds.DawidSkene(), ds.PGM(4, 2)]
     scores = held_out_scores(sample, models)
-    best = max(scores, key=lambda row: row.score)
-    assert best.model.get_params()["n_item_clusters"] == 5
-    saved = [row.as_row() for row in scores]
-    table = held_out_table(ds.EmpiricalDistribution().fit(sample), sample, saved, 0.2, 0)
-    assert table[0]["behind"] == [0.0, 0.0, True]
-    assert table[0]["score"] == best.score
-    assert len({row["title"] for row in table}) == len(table)
+    fitted = ds.PGM(4, 2, seed=3).fit(sample)
+    table = held_out_table(fitted, scores)
+    assert {row["title"] for row in table} == {
+        *("smoothed counts (empirical)", "FMM (5 item clusters)", "Dawid–Skene"),
+        "PGM (4 item and 2 annotator clusters)",
+    }
+    assert [row["title"] for row in table if row["own"]] == ["PGM (4 item and 2 annotator clusters)"]
+    by_score = sorted(scores, key=lambda row: -row.score_items)
+    assert [row["score_items"] for row in table] == [row.score_items for row in by_score]
+    assert [row["behind_items"] for row in table] == [
+        [*row.behind_items, row.behind_items.tied] for row in by_score
+    ]
+    assert table[0]["behind_items"] == [0.0, 0.0, True]
+    assert {row["n"] for row in table} == {scores[0].n_hidden}
+    # a saved run has the same scores as plain values
+    assert held_out_table(fitted, [row.as_row() for row in scores]) == table
+    assert held_out_table(fitted, []) == []
+
+
+def test_a_second_run_is_said_on_the_page(sample: ds.Annotations, tmp_path: Path) -> None:
+    model = ds.HPGM(n_chains=2, n_sweeps=20).fit(sample)
+    words = written(sample, model, tmp_path / "page.html")["trace"]["second_run"]
+    moved = f"{100 * float(model.run_difference_):.1f}"
+    assert words == f"A second run, with another seed, would move an item's shares by {moved} % on average."
+    assert second_run(0.0009).endswith("by less than 0.1 % on average.")
+    for other in (ds.FMM(3), ds.HPGM(n_chains=1, n_sweeps=20)):
+        content = written(sample, other.fit(sample), tmp_path / "page.html")
+        assert content["trace"]["second_run"] is None
 
 
 # ---- search, trace ------------------------------------------------------------------------------------
@@ -309,7 +305,7 @@ def test_the_search_table_and_the_trace() -> None:
 
 
 # models of items alone and of annotators, with clusters of items or annotators, and without
-SOME = ["empirical", "fmm", "dawid-skene", "cbcc", "pgm", "hpgm"]
+SOME = ["empirical", "fmm", "dawid-skene", "cbcc", "pgm", "hpgm", "pool"]
 
 
 @pytest.mark.slow
@@ -317,12 +313,12 @@ SOME = ["empirical", "fmm", "dawid-skene", "cbcc", "pgm", "hpgm"]
 def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Path) -> None:
     from dissensus.models import build_model
 
-    model = build_model(name, {"n_sweeps": 40} if name in ("hpgm", "latent") else {}).fit(sample)
+    model = build_model(name, {"n_sweeps": 40} if name in ("hpgm", "latent", "pool") else {}).fit(sample)
     content = written(sample, model, tmp_path / "page.html", held_out=[])
     assert content["strip"][0]["title"].startswith("Agreement")
     assert len(content["items"]["p"]) == sample.n_items * sample.n_classes
     assert len(content["clusters"]["groups"]) >= 2
-    assert content["clusters"]["borrowed"] == (name not in ("pgm", "cbcc", "hpgm"))
+    assert content["clusters"]["borrowed"] == (name not in ("pgm", "cbcc", "hpgm", "pool"))
 
 
 def test_unusual_data_have_a_page(sample: ds.Annotations, tmp_path: Path) -> None:

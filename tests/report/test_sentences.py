@@ -63,7 +63,7 @@ def unchecked_texts(content: dict[str, Any]) -> list[str]:
     """Return texts with numbers that are neither checked sentences nor from the data."""
     texts: list[str] = []
     from_data = {"title", "version", "command", "classes", "id", "text", "model", "source", "notes", "strip"}
-    from_data |= {"values", "name", "search", "held_out", "judges"}
+    from_data |= {"values", "name", "search", "held_out", "judges", "second_run"}  # the last is of the chains
 
     def look(value: Any, key: str) -> None:
         if key in from_data or isinstance(value, Sentence):

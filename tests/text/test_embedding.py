@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import dissensus as ds
-from dissensus.errors import DataError, MissingExtraError, ParameterError, install_command
+from dissensus.errors import DataError, DissensusWarning, MissingExtraError, ParameterError, install_command
 from dissensus.text import embedding
 from dissensus.text.embedding import EmbeddingCache, default_folder
 
@@ -128,8 +130,80 @@ def test_damaged_cache(encoder, tmp_path: Path):
         np.testing.assert_array_equal(ds.text.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
         assert len(encoder.encoded) == n_computed
     file.write_bytes(b"not a database, but long enough to be taken for one" * 50)
-    with pytest.raises(DataError, match="remove that file"):
-        ds.text.embed(["a"], "m", cache_dir=tmp_path)
+    for n_computed in (2, 0):  # the damaged file is replaced
+        encoder.encoded.clear()
+        np.testing.assert_array_equal(ds.text.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
+        assert len(encoder.encoded) == n_computed
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    np.testing.assert_array_equal(ds.text.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
+
+
+def test_full_cache_is_started_anew(encoder, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(embedding, "MAX_CACHE_PAGES", 12)
+    for i in range(12):
+        texts = [f"{i} {j}" for j in range(50)]
+        np.testing.assert_array_equal(ds.text.embed(texts, "m", cache_dir=tmp_path), expected(texts))
+    (file,) = (tmp_path / "embeddings").glob("*.sqlite")
+    assert file.stat().st_size <= 12 * 4096
+    encoder.encoded.clear()
+    ds.text.embed(texts, "m", cache_dir=tmp_path)
+    assert encoder.encoded == []
+    ds.text.embed(["0 0"], "m", cache_dir=tmp_path)
+    assert encoder.encoded == ["0 0"]
+
+
+def test_cache_off_keeps_vectors_in_the_process(encoder, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(embedding, "_in_process", {})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DISSENSUS_CACHE", "off")
+    for _ in range(2):
+        np.testing.assert_array_equal(ds.text.embed(TEXTS, "m"), expected(TEXTS))
+    assert sorted(encoder.encoded) == sorted(set(TEXTS))
+    assert list(tmp_path.iterdir()) == []
+    ds.text.embed(["a"], "m", cache_dir=tmp_path)  # an explicit folder is used
+    assert (tmp_path / "embeddings").is_dir()
+
+
+@pytest.mark.parametrize("folder", ["off", "cache"])
+def test_fits_to_the_same_texts_embed_once(folder: str, encoder, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(embedding, "_in_process", {})
+    monkeypatch.setattr(embedding, "_offline_hash", lambda: "hash")
+    monkeypatch.setenv("DISSENSUS_CACHE", folder if folder == "off" else str(tmp_path))
+    rows = [(f"item {m}", f"annotator {n}", (m + n) % 3 % 2) for m in range(30) for n in range(3)]
+    texts = pa.table({"item": [f"item {m}" for m in range(30)], "text": [f"text {m}" for m in range(30)]})
+    labels = ds.read_annotations(pd.DataFrame(rows, columns=["item", "annotator", "label"]), items=texts)
+    models = [ds.HPGM(use_features=True, n_chains=1, n_sweeps=10) for _ in range(2)]
+    for model in models:
+        model.fit(labels)
+    assert len(encoder.encoded) == 30
+    np.testing.assert_array_equal(models[0].label_distributions_, models[1].label_distributions_)
+
+
+def test_unusable_folder_is_not_an_error(encoder, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(embedding, "_in_process", {})
+    folder = tmp_path / "a file"
+    folder.write_text("")
+    with pytest.warns(DissensusWarning, match=r"not stored for the next run.*DISSENSUS_CACHE=off"):
+        first = ds.text.embed(TEXTS, "m", cache_dir=folder)
+    np.testing.assert_array_equal(ds.text.embed(TEXTS, "m", cache_dir=folder), first)
+    assert sorted(encoder.encoded) == sorted(set(TEXTS))
+
+
+def test_time_left_is_measured(encoder, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(embedding, "TEXTS_PER_WRITE", 2)
+    reports: list[tuple[str, float]] = []
+    texts = ["a", "bb", "c" * 400, "d" * 5000]
+    ds.text.embed(texts, "m", cache_dir=tmp_path, progress=lambda *report: reports.append(report))
+    (first, start), (second, share), (last, end) = reports
+    assert first == "embedding 4 texts: loading the model"
+    assert re.fullmatch(r"embedding 4 texts, \d+ s left", second)
+    assert (start, end) == (0.0, 1.0)
+    assert last == "embedding 4 texts, 0 s left"
+    assert share == pytest.approx(123 / (123 + 460 + 1060))  # short texts come first, and take less time
+    reports.clear()
+    ds.text.embed(texts, "m", cache_dir=tmp_path, progress=lambda *report: reports.append(report))
+    assert reports == []  # nothing to embed, nothing to announce
 
 
 def test_default_folder(monkeypatch, tmp_path: Path):
@@ -137,6 +211,8 @@ def test_default_folder(monkeypatch, tmp_path: Path):
     assert default_folder() == tmp_path
     monkeypatch.delenv("DISSENSUS_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    assert default_folder() == tmp_path / "x" / "dissensus"
+    monkeypatch.setenv("DISSENSUS_CACHE", "off")
     assert default_folder() == tmp_path / "x" / "dissensus"
 
 

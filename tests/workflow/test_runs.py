@@ -17,7 +17,7 @@ from dissensus.errors import DissensusWarning
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.workflow.refine import fit
-from dissensus.workflow.runs import annotator_table, load_run, share_right, unseen_labels, write_run
+from dissensus.workflow.runs import annotator_table, share_right, unseen_labels, write_run
 from tests.helpers.cli import run
 
 COMMANDS: dict[str, list[Any]] = {
@@ -39,7 +39,7 @@ COMMANDS: dict[str, list[Any]] = {
 
 def test_the_annotator_table_has_the_columns_of_the_model() -> None:
     labels = ds.simulate(60, 20, 3, n_annotator_clusters=2, seed=3).annotations
-    refined = fit(labels, "pgm", {"n_item_clusters": 3, "n_annotator_clusters": 2}, test_size=0)
+    refined = fit(labels, "pgm", {"n_item_clusters": 3, "n_annotator_clusters": 2})
     table = annotator_table(refined)
     assert table["annotator"].to_pylist() == list(labels.annotators)
     assert table["n_labels"].to_pylist() == list(labels.annotator_load)
@@ -49,27 +49,16 @@ def test_the_annotator_table_has_the_columns_of_the_model() -> None:
 def test_accuracy_counts_items_with_gold_only() -> None:
     labels = Annotations.from_arrays(["i", "j", "k"], ["a", "a", "a"], ["x", "y", "x"])
     gold = pa.table({"item": ["i", "j"], "label": ["x", "x"]})
-    assert share_right(fit(labels.with_tables(gold=gold), "majority", test_size=0)) == 0.5
-    assert share_right(fit(labels, "majority", test_size=0)) is None
+    assert share_right(fit(labels.with_tables(gold=gold), "majority")) == 0.5
+    assert share_right(fit(labels, "majority")) is None
 
 
 def test_the_summary_lists_the_files(tmp_path: Path) -> None:
-    refined = fit(ds.simulate(60, 20, 3).annotations, "majority", test_size=0)
+    refined = fit(ds.simulate(60, 20, 3).annotations, "majority")
     summary = write_run(refined, tmp_path / "out", command="by hand", source="nowhere")
     assert summary["files"] == sorted(file.name for file in (tmp_path / "out").iterdir())
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
     assert (summary["command"], summary["source"]) == ("by hand", "nowhere")
-
-
-def test_the_report_holds_out_as_many_labels_as_the_run(tmp_path: Path) -> None:
-    crowd = ds.simulate(150, 30, 3, seed=1).annotations
-    refined = fit(crowd, "fmm", {"n_item_clusters": 3}, test_size=0.3)
-    write_run(refined, tmp_path / "out", page={})
-    assert load_run(tmp_path / "out").evidence()["test_size"] == 0.3
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    # Dawid–Skene is scored for the report, on as many labels
-    n_hidden = refined.held_out[0].n_hidden
-    assert page.count(f'"n":{n_hidden}') + page.count(f'"n": {n_hidden}') >= 3
 
 
 # ---- no work is done twice ----------------------------------------------------------------------------
@@ -140,7 +129,7 @@ def test_annotators_are_judged_once(votes: Path, tmp_path: Path, monkeypatch: py
         return judge(model, *others)
 
     monkeypatch.setattr(verdicts, "compute_verdicts", counting)
-    run("fit", votes, "--model", "hpgm", "--test-size", 0, "-o", tmp_path / "out")
+    run("fit", votes, "--model", "hpgm", "-o", tmp_path / "out")
     assert len(models) == 1
     run("annotators", tmp_path / "out")  # read from the run
     assert len(models) == 1

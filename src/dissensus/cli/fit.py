@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from dissensus.cli import options as opt
 from dissensus.cli.app import argument, last_result, option
 from dissensus.cli.terminal import amounts, count, note, say, say_report, say_written, show_json, show_table
-from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
@@ -35,10 +34,11 @@ def fit(
     item_clusters: opt.ItemClusters = None,
     annotator_clusters: opt.AnnotatorClusters = None,
     set: opt.SetOption = [],
-    estimate: Annotated[str, option("WHAT", "population, annotators or truth.")] = "population",
+    estimate: Annotated[str, option("WHAT", "population or truth.")] = "population",
     represent: Annotated[list[str], option("COLUMN=VALUE", "Population to estimate (see above).")] = [],
-    fast: Annotated[bool, option(None, "Skip models fitted by MCMC; takes seconds.", "--fast")] = False,
-    test_size: Annotated[float, option("SHARE", "Share of labels held out to compare models.")] = 0.2,
+    fast: Annotated[bool, option(None, "Fewer chains: a quarter of the time.", "--fast")] = False,
+    minutes: Annotated[float | None, option("MINUTES", "Add chains until they agree, or this long.")] = None,
+    compare: Annotated[bool, option(None, "Compare models on hidden labels.", "--compare")] = False,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,
     output: opt.OutputDirectory = None,
@@ -53,7 +53,9 @@ def fit(
     ] = None,
     cluster: opt.Cluster = None,
     scratch: opt.Scratch = None,
-    verbose: Annotated[bool, option(None, "Also show how the models compare.", "--verbose", "-v")] = False,
+    verbose: Annotated[
+        bool, option(None, "Also show the model and how it stopped.", "--verbose", "-v")
+    ] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Refine labels, and write tables and an HTML report.
@@ -61,7 +63,6 @@ def fit(
     The results go to the directory votes-refined for a file votes.csv, unless -o names another one.
 
     --estimate population: the share of each class in the population that the annotators come from;
-    annotators: also population shares, but from the model that predicts individual annotators best;
     truth: the one right class of each item.
 
     --represent country=DE: the population consists of annotators with country DE in the table of
@@ -77,10 +78,6 @@ def fit(
     settings = {name: size for name, size in sizes if size is not None} | opt.parse_settings(set)
     if model != "auto":  # check the settings before reading any file
         build_model(model, settings, seed=seed, n_jobs=jobs)
-    elif settings:
-        raise ParameterError(
-            f"{next(iter(settings))} is a setting of a model; name the model, as in --model pgm"
-        )
     allowed = None if memory is None else n_bytes(memory, "fit")
     from dissensus.tables.source import within_memory
     from dissensus.workflow.refine import fit as refine
@@ -94,7 +91,7 @@ def fit(
 
         labels = pseudonymise(labels)
     question: dict[str, Any] = {"estimate": estimate, "represent": parse_represent(represent)}
-    effort: dict[str, Any] = {"fast": fast, "test_size": test_size, "n_jobs": jobs}
+    effort: dict[str, Any] = {"fast": fast, "minutes": minutes, "compare": compare, "n_jobs": jobs}
     origin: dict[str, Any] = {"command": opt.command_line(), "source": str(file)}
     origin["reading"] = columns.settings()
     page = None if no_report else {"title": title or file.name, "anonymise": anonymise}
@@ -146,10 +143,14 @@ def _note_models(labels: Annotations, file: Path) -> None:
 
 
 def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bool) -> None:
-    """Print the main findings and the files written; with ``verbose`` also how the model was chosen."""
+    """Print the main findings and the files written; with ``verbose`` also the model and how it stopped."""
     say(amounts(run.annotations))
     for step in summary["next_steps"]:
         say(f"• {step}")
+    if summary["run_difference"] is not None:
+        from dissensus.models.sampled import second_run
+
+        say(second_run(summary["run_difference"]))
     if run.annotations.label_type == "pairwise" and not run.model.answers_are_classes:
         _show_ranks(run)
     if run.gold is not None:
@@ -160,6 +161,8 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
     elif summary["gold_accuracy"] is not None:
         accuracy = f"{summary['gold_accuracy']:.1%}"
         say(f"Accuracy on gold labels: {accuracy} (not used for training; --estimate truth uses them)")
+    if run.held_out:
+        _show_comparison(run)
     if verbose:
         _show_model(run)
     if "report.html" in summary["files"]:
@@ -177,22 +180,36 @@ def _show_ranks(run: Refinement) -> None:
     show_table(title, columns, rows)
 
 
-def _show_model(run: Refinement) -> None:
-    """Print the comparison of models, the chosen model, how its fit stopped, and why it was chosen."""
+def _show_comparison(run: Refinement) -> None:
+    """Print the scores of the models on hidden labels, best first."""
     from dissensus.models import title_of
 
-    if run.held_out:
-        scores, rows = [row.measure(run.estimate) for row in run.held_out], []
-        for row in run.held_out:
-            gap, seconds = str(row.gap(run.estimate)), f"{row.seconds:.2f}"
-            rows.append([title_of(row.model), row.score, row.score_items, gap, seconds])
-        held_out = count(run.held_out[0].n_hidden, "held-out label")
-        title = f"Mean log-probability of {held_out} (nats, higher is better)"
-        columns = ["model", "given item and annotator", "given item", "difference to best", "seconds"]
-        show_table(title, columns, rows, scores.index(max(scores)))
-    stopped, settled = run.model.stopped_, getattr(run.model, "converged_items_", None)
-    if settled is not None:
-        say(f"The chains converged for {settled:.0%} of the items (split-R̂ ≤ 1.1)")
+    columns = [
+        "model",
+        "given item",
+        "difference to best",
+        "given item and annotator",
+        "difference to best ",
+        "s",
+    ]
+    rows = [
+        [
+            title_of(row.model),
+            row.score_items,
+            str(row.behind_items),
+            row.score,
+            str(row.behind),
+            f"{row.seconds:.1f}",
+        ]
+        for row in run.held_out
+    ]
+    hidden = count(run.held_out[0].n_hidden, "hidden label")
+    show_table(f"Mean log-probability of {hidden} (nats, higher is better)", columns, rows, 0)
+
+
+def _show_model(run: Refinement) -> None:
+    """Print the model, how its fit stopped, and why it is not the default."""
+    stopped = run.model.stopped_
     how = "closed form, no iterations" if stopped == "closed form" else f"stopped: {stopped}"
     say(f"Model: {run.model} ({how})")
     if run.reason:

@@ -94,7 +94,15 @@ DEMO_STORY = (
     "Some readers are strict; a quarter hear coded insults that the others miss; a few click at random.",
     "What would all readers of the platform say?",
 )
-DEMO_COLUMNS = ("model", "KL to the population", "95 % interval", "top class right", "log P(hidden label)")
+DEMO_COLUMNS = ("model", "KL to the population", "95 % interval", "top class right")
+#: Models compared with the one that ``fit`` uses: name and settings.
+DEMO_MODELS: dict[str, dict[str, Any]] = {
+    "empirical": {},
+    "dawid-skene": {},
+    "fmm": {"n_item_clusters": 16},
+    "pgm": {"n_item_clusters": 12, "n_annotator_clusters": 8},
+    "hpgm": {},
+}
 
 
 @opt.command("dissensus demo", "dissensus demo --seed 3 -o demo-output")
@@ -123,42 +131,39 @@ def demo(seed: opt.Seed = 0, output: opt.OutputDirectory = None, force: opt.Forc
     sizes = {"readers": labels.n_annotators, "comments": labels.n_items, "each": comments.READERS_PER_COMMENT}
     say(*(line.format(**sizes) for line in DEMO_STORY), "")
     show_table("How close each model comes to the population", list(DEMO_COLUMNS), rows, best=0)
-    say("KL in nats: lower is better. log P: mean over hidden labels, given the item; higher is better.")
-    say(*explain(run, rows), "")
+    say("KL in nats: lower is better.", *explain(run, rows), "")
     say(f"Refined labels: {directory / 'refined' / 'labels.csv'}")
     say(f"The labels and the population's answers: {directory / 'crowd'}")
     say_report(directory / "refined" / "report.html")
 
 
 def compare(run: Refinement, population: Array) -> list[list[Any]]:
-    """Return a row for each model, closest first: distance to the population, score on hidden labels."""
+    """Return a row for each model, closest to the population first."""
     from dissensus.evaluate.bootstrap import bootstrap_interval
     from dissensus.metrics import accuracy, kl
-    from dissensus.models import name_of
+    from dissensus.models import build_model, name_of
     from dissensus.models.counting import EmpiricalDistribution
 
-    models: dict[str, Any] = {"raw counts": (EmpiricalDistribution(smoothing=0.0), None)}
-    # The best settings of a model come last and replace the others.
-    for candidate in sorted(run.held_out, key=lambda row: row.score_items):
-        models[name_of(candidate.model)] = candidate.model, candidate.score_items
+    others = {name: build_model(name, settings, seed=run.seed) for name, settings in DEMO_MODELS.items()}
+    fitted = {name: model.fit(run.annotations) for name, model in others.items()}
+    fitted["raw counts"] = EmpiricalDistribution(smoothing=0.0).fit(run.annotations)
+    fitted[name_of(run.model)] = run.model
     rows: list[list[Any]] = []
-    for name, (model, hidden) in models.items():
-        shares = model.fit(run.annotations).label_distributions_
+    for name, model in fitted.items():
+        shares = model.label_distributions_
         distance = bootstrap_interval(kl, population, shares)
         interval = f"{distance.low:.3f} – {distance.high:.3f}"
-        rows.append([name, distance.value, interval, f"{accuracy(population, shares):.1%}", hidden])
+        rows.append([name, distance.value, interval, f"{accuracy(population, shares):.1%}"])
     return sorted(rows, key=lambda row: row[1])
 
 
 def explain(run: Refinement, rows: list[list[Any]]) -> list[str]:
-    """Say which model ``fit`` selects and why, and why another may be closer to the population."""
+    """Say which model ``fit`` uses, and that another may be closer to the population."""
     from dissensus.models import name_of
 
-    chosen, closest = name_of(run.model), rows[0][0]
-    hidden = {name: score for name, *_, score in rows if score is not None}
-    best = hidden[chosen] == max(hidden.values())
-    reason = "predicts hidden labels best" if best else "predicts hidden labels about as well as the best"
-    lines = [f"`fit` selects {chosen}, which {reason}."]
-    if closest != chosen:
+    used, closest = name_of(run.model), rows[0][0]
+    reason = f"because {run.reason}" if run.reason else "the default"
+    lines = [f"`fit` uses {used}, {reason}."]
+    if closest != used:
         lines.append(f"{closest} is closer to the population here, but `fit` sees only the labels.")
     return lines

@@ -23,7 +23,7 @@ from dissensus.models import build_model
 from dissensus.models.base import Model
 from dissensus.params import check_rules, integer, real
 
-HUMAN_MODEL = "fmm"  # fitted to the humans: a mixture takes a second, a sampled model minutes
+HUMAN_MODEL = "fmm"  # fitted to the humans: a mixture takes a second, a sampled model longer
 HUMAN_MODEL_SETTINGS = {"tol": 1e-4}  # last digits do not matter here
 MAX_WRONG_ITEMS = 20  # items listed per judge
 JUDGE_RULES = {"epsilon": real(0.0, 1.0), "n_items": integer(0), **LEVEL_RULES}

@@ -75,6 +75,7 @@ class Resources(plain.LocalResources):
             if self.client is not None:
                 engine.client, engine.ending = self.client, stack
             engine.show, engine.title, engine.displays = self.progress, type(model).__name__, stack
+            engine.minutes = self.minutes
             yield engine
 
     def _budget(self, model: Any, labels: Any, arguments: Mapping[str, Any]) -> tuple[int | None, int]:
@@ -230,6 +231,6 @@ def resources(
             n_threads = sum(running_workers(client).values())
         scratch, checkpoint = (path and Path(path).absolute() for path in (scratch, checkpoint))
         folders = scratch, checkpoint, checkpoint_every
-        granted = Resources(limit, progress, precision, n_threads, client, *folders)
+        granted = Resources(limit, None, progress, precision, n_threads, client, *folders)
         with using(granted):
             yield granted

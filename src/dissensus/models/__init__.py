@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from dissensus.models.base import Model
 
 # Name on the command line -> module:class; the class is also ``dissensus.<class>``. Ordered from simple to
-# complex by the parameters learned: of models that predict held-out labels equally well, the first is used.
+# complex by the parameters learned.
 MODELS = {
     # no parameters, or one
     "majority": "dissensus.models.counting:MajorityVote",
@@ -41,8 +40,8 @@ MODELS = {
     "graded": "dissensus.models.graded:GradedResponse",
     # sampled, then ensembles
     "hpgm": "dissensus.models.hpgm.model:HPGM",
-    "ordinal": "dissensus.models.ordinal:OrdinalHPGM",
     "latent": "dissensus.models.latent:LatentPositions",
+    "pool": "dissensus.models.pool:Pool",
 }
 
 FULL_NAMES = {  # of models whose class name would not be understood
@@ -117,19 +116,6 @@ def display_name(model: Model) -> str:
         details = ", ".join([clusters, *details.split(" ", maxsplit=1)[1:]])
     name = FULL_NAMES.get(name, type(model).__name__)
     return f"{name} ({details})" if details else name
-
-
-def simplicity(model: Model) -> tuple[int, int, int]:
-    """Return a sort key, smaller for simpler models: position in ``MODELS``, clusters, flags that are on.
-
-    >>> from dissensus.models.fmm import FMM
-    >>> simplicity(FMM(n_item_clusters=8)) < simplicity(FMM(n_item_clusters=16))
-    True
-    """
-    name, settings = name_of(model), model.get_params(deep=False)
-    position = list(MODELS).index(name) if name in MODELS else len(MODELS)
-    n_clusters = math.prod(settings[size] for size in CLUSTER_SETTINGS if size in settings)
-    return position, n_clusters, sum(value is True for value in settings.values())
 
 
 def check_setting_names(model: str, settings: Iterable[str], allowed: Collection[str]) -> None:

@@ -102,16 +102,29 @@ class Model(Estimator):
     def _run_fit(self, annotations: Any, **arguments: Any) -> Self:
         """Fit a copy on ``n_jobs`` threads, then take over its state: an interrupted fit changes nothing."""
         labels = self._checked(annotations, arguments)
-        with params.fitted_copy(self) as fitted:
-            fitted._remember(labels)
-            fitted.trace_, fitted.stopped_ = np.zeros(0), "closed form"  # replaced by iterative fits
-            with current().engine(fitted, labels, arguments) as engine:
-                fitted._fit(labels, engine, **arguments)
-            if "prior_strength_" in self._common_arrays:
-                fitted.prior_strength_ = np.asarray(labels.prior_strength)
-            for name in self._arrays:  # C order, as after loading: layout can change the last bits
-                setattr(fitted, name, np.asarray(getattr(fitted, name), order="C"))
+        with params.fitted_copy(self) as fitted, current().engine(fitted, labels, arguments) as engine:
+            fitted.fit_on(engine, labels, **arguments)
         return self
+
+    def fit_on(self, engine: Engine, labels: Annotations, **arguments: Any) -> None:
+        """Fit this model on an engine, for checked labels.
+
+        Parameters
+        ----------
+        engine
+            Engine of the fit.
+        labels
+            Labels to fit.
+        arguments
+            Arguments of the model's ``_fit``.
+        """
+        self._remember(labels)
+        self.trace_, self.stopped_ = np.zeros(0), "closed form"  # replaced by iterative fits
+        self._fit(labels, engine, **arguments)
+        if "prior_strength_" in self._common_arrays:
+            self.prior_strength_ = np.asarray(labels.prior_strength)
+        for name in self._arrays:  # C order, as after loading: layout can change the last bits
+            setattr(self, name, np.asarray(getattr(self, name), order="C"))
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         raise NotImplementedError

@@ -107,7 +107,7 @@ class CBCC(ConfusionModel):
         z, _ = memberships(state.expected.counts, state.omega, state.a)
         self.annotator_clusters_ = z
         self.confusion_ = mean_over_communities(normalised, state.expected.counts, z, state.a)
-        self._set_fitted(annotations.annotator_load, best)
+        self._set_fitted(annotations, best)
 
     def _start(self, expected: ExpectedCounts, rng: Generator) -> CBCCState:
         """Return random communities of annotators, shrunk towards the crowd's matrix."""

@@ -12,7 +12,6 @@ No array has labels × annotators or items × annotators entries.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
@@ -29,13 +28,13 @@ from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
+from dissensus.models.calibration import MAX_PREDICTED_LABELS, calibrated, damping, evidence_limit
 from dissensus.models.results import ClusterView, by_id, table_by_id
 from dissensus.models.scoring import unfitted_rows
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, sum_of_logs, winners
 from dissensus.params import MAX_ITER, N_JOBS, TOL, WEIGHT_BY, choice, fitted, real, setting
 from dissensus.tables.layouts import with_side_tables
 
-MIN_DAMPING = math.exp(-7)
 MAX_CLASSES_BY_COLUMN = 4  # up to here, SciPy multiplies faster column by column
 MAX_CELLS_PER_LABEL = 4  # up to here, a column for every cell of a block is cheaper
 NEW_ANNOTATOR_SMOOTHING = 1.0  # weight, in labels, of the crowd's row in each row of a new annotator
@@ -323,14 +322,6 @@ def gold_prior(annotations: Annotations) -> Array:
     return prior
 
 
-def damping(counts: NDArray[np.int64], unseen: float) -> Array:
-    """Return (items, classes): 1 for classes among the item's labels, ``unseen``^n_labels for the others.
-
-    It is at least ``MIN_DAMPING``.
-    """
-    return np.where(counts > 0, 1.0, np.maximum(unseen ** counts.sum(axis=1, keepdims=True), MIN_DAMPING))
-
-
 UNSEEN = (
     real(0.0, 1.0, open_low=True),
     "Factor by which each label of an item lowers the probability of a class that none of its labels names. "
@@ -348,7 +339,7 @@ class ConfusionModel(Model):
     estimate: str = setting(
         "truth",
         choice("truth", "population"),
-        'What ``label_distributions_`` estimate: ``"truth"``, the probability that each class is true, or '
+        'What ``label_distributions_`` estimate: ``"truth"``, the calibrated probability of each class, or '
         '``"population"``, the share of a population that would choose each class.',
     )
     weight_by: str = setting("labels", *WEIGHT_BY)
@@ -361,10 +352,16 @@ class ConfusionModel(Model):
     finds_truth = True
     unseen = 1.0  # a setting of some models: UNSEEN
 
-    posterior_: Array = fitted("(M, P): P(true class | labels)")
+    posterior_: Array = fitted("(M, P): P(true class | labels) under the model, not calibrated")
     psi_: Array = fitted("(P,): shares of the true classes")
     confusion_: Array = fitted("(N, P, P): P(answer | true class) of each annotator")
     crowd_confusion_: Array = fitted("(P, P): P(answer | true class) of the population")
+    evidence_limit_: Array = fitted("(): largest number of independent labels that an item's labels count as")
+
+    def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
+        """Estimate the memory of a fit in bytes, with the labels predicted to calibrate its answers."""
+        predicted = min(labels.n_labels, MAX_PREDICTED_LABELS) * (labels.n_classes + 8)
+        return super().memory_needed(labels, n_threads, features) + 8 * 8 * predicted
 
     @property
     def intervals_are(self) -> str:  # type: ignore[override]
@@ -382,18 +379,25 @@ class ConfusionModel(Model):
             item_prior = normalised(item_prior * damping(labels.counts, self.unseen))
         return ConfusionSteps(labels, engine), item_prior, log_with_zeros(item_prior)
 
-    def _set_fitted(self, load: NDArray[Any], monitor: ConvergenceMonitor) -> None:
+    def _set_fitted(self, labels: Annotations, monitor: ConvergenceMonitor) -> None:
         """Set the population's matrix, the trace of the fit and the label distributions."""
         # C_kp = Σ_n load_n π_nkp / Σ_n load_n
+        load = labels.annotator_load
         weights = load if self.weight_by == "labels" else np.ones(len(load))
         self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
         self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
-        self._set_distributions()
-
-    def _set_distributions(self) -> None:
-        """Set the label distributions, as ``estimate`` asks."""
+        limit = np.inf  # of no use for shares of a population
         if self.estimate == "truth":
-            self.prior_distribution_, self.label_distributions_ = self.psi_, self.posterior_
+            fitted = self.posterior_, self.confusion_, self.crowd_confusion_
+            limit = evidence_limit(labels, *fitted, self.unseen)
+        self.evidence_limit_ = np.asarray(limit)
+        self._set_distributions(self.n_labels_)
+
+    def _set_distributions(self, n_labels: NDArray[np.int64]) -> None:
+        """Set the label distributions, as ``estimate`` asks, for posteriors from ``n_labels`` (items,)."""
+        if self.estimate == "truth":
+            self.prior_distribution_, limit = self.psi_, float(self.evidence_limit_)
+            self.label_distributions_ = calibrated(self.posterior_, n_labels, limit)
         else:
             w, psi, _, crowd = self._states()
             self.prior_distribution_, self.label_distributions_ = psi @ crowd, w @ crowd
@@ -473,7 +477,7 @@ class ConfusionModel(Model):
             new_matrices = self._new_matrices(steps.expected_counts(w).counts, fitted)
             matrices = np.where((annotator < 0)[:, None, None], new_matrices, matrices)
         self._set_states(w, matrices)
-        self._set_distributions()
+        self._set_distributions(np.append(fitted.n_labels_, 0)[item] + np.diff(rows.item_pointers))
 
     def _new_matrices(self, counts: Array, fitted: Self) -> Array:
         """Return (annotators, K, P): matrices of new annotators, given their expected counts."""

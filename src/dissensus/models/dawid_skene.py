@@ -65,7 +65,7 @@ class DawidSkene(ConfusionModel):
             state = DawidSkeneState(normalised(expected.item_mass), self._m_step(expected.counts, anchor))
         self.psi_, self.confusion_ = state.psi, state.annotators
         self.posterior_ = steps.posterior(safe_log(self.confusion_), log_with_zeros(self.psi_), log_prior)
-        self._set_fitted(annotations.annotator_load, monitor)
+        self._set_fitted(annotations, monitor)
 
     def _m_step(self, counts: Array, anchor: Array) -> Array:
         """Return π_nkp = (s C_kp + n_nkp) / (s + n_nk)."""

@@ -19,7 +19,9 @@ of the other annotators, of which ``same`` are of the same class:
 
     J(λ, S) = Σ_mn log [(S h_λ(x_m)_y + same_mn) / (S + others_mn)] + log p(S).                        (4)
 
-If no item has answers of two annotators, only the prior in (4) depends on S: Gamma(2, 1/8), with mode 8.
+λ is chosen on as few folds as hold ``VALIDATION_ITEMS`` items, from a coarse grid, and then interpolated. All
+folds give h at this λ, and S. If no item has answers of two annotators, only the prior in (4)
+depends on S: Gamma(2, 1/8), with mode 8.
 
 Why the prior must contain the features if a learner is fitted to the estimates: its loss is linear in the
 targets, so it learns the mean target of items that look alike. Raw shares have the right mean. Estimates of a
@@ -29,7 +31,7 @@ the learner. Given x, the mean is right again: E[ E[p | labels, x] | x ] = E[p |
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -46,10 +48,14 @@ from dissensus.numerics import Array, normalised
 from dissensus.params import EMBEDDING, NONE, POSITIVE, SEED, fitted, integer, real, setting
 
 S_PRIOR_SHAPE, S_PRIOR_RATE = 2.0, 1 / 8  # Gamma prior of S
-L2_PATH = np.geomspace(1.0, 1e-6, 25)  # penalties tried, from strong to weak
-L2_PATIENCE = 3  # penalties tried after the best one
+L2_PATH = np.geomspace(1.0, 1e-6, 25)  # penalties that SoftmaxRegression tries, from strong to weak
+L2_PATIENCE = 3  # penalties that it tries after the best one
+L2_GRID = np.array([1, 0.1, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5])  # penalties tried, up to the first worse one
+VALIDATION_ITEMS = 400  # items on which a penalty is chosen
+MIN_CURVATURE = 1e-3  # floor of d̄_p (1 − d̄_p) in the scale of weights
+MIN_RELATIVE_VARIANCE = 1e-9  # added to the variance of each feature, as a share of the total
 REGRESSION_MAX_ITER = 500
-REGRESSION_TOL, FOLD_TOL = 1e-5, 1e-4  # gradient at which the final regression and those of the folds stop
+REGRESSION_TOL, FOLD_TOL = 1e-5, 1e-3  # gradient at which the final regression and those of the folds stop
 
 
 # ---- softmax regression -------------------------------------------------------------------------------
@@ -66,17 +72,38 @@ def softmax_objective(weights: Array, X: Array, targets: Array, penalty: float) 
 
 
 def fit_softmax(X: Array, targets: Array, penalty: float, start: Array, max_iter: int, tol: float) -> Array:
-    """Return the weights that minimise J (3): no entry of the gradient exceeds ``tol``."""
+    """Return the weights that minimise J (3), by L-BFGS in scaled weights V.
+
+    With V, all directions have about the same curvature, so that few steps suffice. No entry of the gradient
+    for V exceeds ``tol``.
+    """
     from scipy.optimize import minimize
 
-    def flat_objective(w: Array) -> tuple[float, Array]:
-        raise_if_cancelled()
-        value, gradient = softmax_objective(w.reshape(start.shape), X, targets, penalty)
-        return value, gradient.ravel()
+    # W_jp = V_jp / √c_jp,  c_jp = var(x_j) d̄_p (1 − d̄_p) + λ ≈ ∂²J/∂W_jp²
+    # b_p = V_bp / √c_bp − W_pᵀ x̄,  c_bp = d̄_p (1 − d̄_p)
+    x_mean, shares, variance = X.mean(axis=0), targets.mean(axis=0), X.var(axis=0)
+    variance += MIN_RELATIVE_VARIANCE * (variance.sum() or 1.0)
+    curvature = np.outer(np.append(variance, 1.0), np.maximum(shares * (1 - shares), MIN_CURVATURE))
+    curvature[:-1] += penalty
+    scale = 1 / np.sqrt(curvature)
 
+    def unscaled(v: Array) -> Array:
+        weights = scale * v.reshape(start.shape)
+        weights[-1] -= x_mean @ weights[:-1]
+        # h does not depend on the mean over classes, which is 0 at the minimum
+        return np.asarray(weights - weights.mean(axis=1, keepdims=True))
+
+    def scaled_objective(v: Array) -> tuple[float, Array]:
+        raise_if_cancelled()
+        value, gradient = softmax_objective(unscaled(v), X, targets, penalty)
+        gradient[:-1] -= np.outer(x_mean, gradient[-1])
+        return value, (scale * gradient).ravel()
+
+    v = start.copy()
+    v[-1] += x_mean @ v[:-1]
     options: Any = {"maxiter": max_iter, "gtol": tol, "ftol": 0.0, "maxcor": 20}
-    solution = minimize(flat_objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(solution.x.reshape(start.shape))
+    solution = minimize(scaled_objective, (v / scale).ravel(), jac=True, method="L-BFGS-B", options=options)
+    return unscaled(solution.x)
 
 
 def predict_softmax(X: Array, weights: Array) -> Array:
@@ -89,20 +116,33 @@ def total_variance(X: Array) -> float:
     return float(X.var(axis=0).sum()) or 1.0
 
 
-def cross_fitted(X: Array, shares: Array, folds: int, seed: int, path: Array) -> Iterator[Array]:
-    """Yield (items, classes) for each l2: h of every item, from a regression on the other folds."""
-    order = np.random.default_rng(seed).permutation(len(X))
-    tests = np.array_split(order, min(folds, len(X)))
-    trains = [np.setdiff1d(order, test) for test in tests]
+def cross_fitted(X: Array, shares: Array, tests: Sequence[NDArray[np.int64]], path: Array) -> Iterator[Array]:
+    """Yield (items, classes) for each l2: h of the items of each test fold, from the items outside the fold.
+
+    Items in no test fold, and a single item, have uniform rows.
+    """
+    tests = tests if len(X) > 1 else []
+    trains = [np.setdiff1d(np.arange(len(X)), test) for test in tests]
     weights = [np.zeros((X.shape[1] + 1, shares.shape[1])) for _ in tests]
     for l2 in path:
-        means = np.empty_like(shares)
+        means = np.full_like(shares, 1 / shares.shape[1])
         for f, (train, test) in enumerate(zip(trains, tests, strict=True)):
             rows = X[train]
             penalty = l2 * total_variance(rows)
             weights[f] = fit_softmax(rows, shares[train], penalty, weights[f], REGRESSION_MAX_ITER, FOLD_TOL)
             means[test] = predict_softmax(X[test], weights[f])
         yield means
+
+
+def interpolated_maximum(penalties: Array, values: Array) -> float:
+    """Return the penalty at the top of the parabola through the best value and its neighbours, in log λ."""
+    best = int(np.argmax(values))
+    if not 0 < best < len(values) - 1:
+        return float(penalties[best])
+    nearest = slice(best - 1, best + 2)
+    square, slope, _ = np.polyfit(np.log(penalties[nearest]), values[nearest], 2)
+    # the maximum of a x² + b x + c is at −b / 2a
+    return float(np.exp(-slope / (2 * square)))
 
 
 # ---- S: the number of labels that the features are worth ----------------------------------------------
@@ -167,7 +207,7 @@ class DirichletRegression(Model):
     )
     _: KW_ONLY
     l2: float | None = setting(None, real(0.0) | NONE, "Weight of the L2 penalty; None learns it.")
-    folds: int = setting(10, integer(2), "Number of folds for learning ``l2`` and ``concentration``.")
+    folds: int = setting(10, integer(2), "Number of folds for predicting items without their labels.")
     embedding: str | None = setting(None, *EMBEDDING)
     seed: int = setting(0, *SEED)
 
@@ -179,7 +219,7 @@ class DirichletRegression(Model):
     item_means_: Array = fitted("(items, classes): h of each item, from a regression without its labels")
     concentration_: Array = fitted("S in use, as a 0-d array")
     l2_: Array = fitted("the l2 in use, as a 0-d array")
-    l2_tried_: Array = fitted("the l2 tried; trace_ has the value of (4) at each")
+    l2_tried_: Array = fitted("the l2 tried; trace_ has the value of (4) on the validation items at each")
 
     def fit(self, labels: Any, features: Any = None) -> Self:
         """Fit the model to labels and the features of their items.
@@ -207,28 +247,30 @@ class DirichletRegression(Model):
         self.label_distributions_ = normalised(S * self.item_means_ + annotations.counts)
 
     def _choose(self, annotations: Annotations, X: Array, shares: Array) -> tuple[float, float, Array]:
-        """Return the l2 and S with the highest value of (4) along the path, and the items' means."""
-        labels = LeaveOneOutLabels.of(annotations)
-        path = L2_PATH if self.l2 is None else np.asarray([float(self.l2)])
-        if len(X) < 2:  # a single item: uniform
-            path_means = iter([np.full_like(shares, 1 / shares.shape[1])] * len(path))
-        else:
-            path_means = cross_fitted(X, shares, self.folds, self.seed, path)
-        candidates, values = list[tuple[float, float, Array]](), list[float]()
-        for l2, means in zip(path, path_means, strict=True):
-            if self.concentration is None:
-                S, value = best_concentration(labels, means)
-            else:
-                S = float(self.concentration)
-                value = labels.log_likelihood(means, S) + log_gamma_prior(S)
-            candidates.append((float(l2), S, means))
-            values.append(value)
-            best = int(np.argmax(values))
-            if len(values) - 1 - best >= L2_PATIENCE:
+        """Return l2, S, and the means of the items, each from a regression without its labels."""
+        order = np.random.default_rng(self.seed).permutation(len(X))
+        tests = np.array_split(order, min(self.folds, len(X)))
+        validation = tests[: -(-VALIDATION_ITEMS // len(tests[0]))]
+        rows = np.isin(annotations.item, np.concatenate(validation))
+        labels, values = LeaveOneOutLabels.of(annotations.take_rows(rows)), list[float]()
+        grid = L2_GRID if self.l2 is None else np.asarray([float(self.l2)])
+        for means in cross_fitted(X, shares, validation, grid):
+            values.append(self._best_concentration(labels, means)[1])
+            if values[-1] < max(values):
                 break
-        self.l2_tried_, self.trace_ = path[: len(values)].copy(), np.asarray(values)
-        self.stopped_ = "patience" if len(values) < len(path) else "end of path"
-        return candidates[best]
+        self.l2_tried_, self.trace_ = grid[: len(values)].copy(), np.asarray(values)
+        self.stopped_ = "patience" if len(values) < len(grid) else "end of path"
+        l2 = interpolated_maximum(self.l2_tried_, self.trace_)
+        means = next(cross_fitted(X, shares, tests, np.asarray([l2])))
+        S, _ = self._best_concentration(LeaveOneOutLabels.of(annotations), means)
+        return l2, S, means
+
+    def _best_concentration(self, labels: LeaveOneOutLabels, means: Array) -> tuple[float, float]:
+        """Return S, the best one if it is not a setting, and the value of (4)."""
+        if self.concentration is None:
+            return best_concentration(labels, means)
+        S = float(self.concentration)
+        return S, labels.log_likelihood(means, S) + log_gamma_prior(S)
 
     def label_distributions(self, features: Any) -> Array:
         """Return (items, classes): h, predicted from features or texts alone.

@@ -79,7 +79,7 @@ class EBCC(ConfusionModel):
         weights = load if self.weight_by == "labels" else np.ones(len(load))
         self.subtype_crowd_confusion_ = normalised(np.tensordot(weights, matrices, axes=1))
         self._set_states(steps.posterior(logs, log_shares, log_item_prior), matrices)
-        self._set_fitted(load, best)
+        self._set_fitted(annotations, best)
 
     def _expected_logs(self, expected: ExpectedCounts, a: Array) -> tuple[Array, Array]:
         """Return E log π (N, P · G, P), and E log ψ + E log τ (P · G,)."""

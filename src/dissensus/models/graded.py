@@ -22,7 +22,7 @@ position: Σ_q P(q | labels) Σ_n v_n P(y | q, n).
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit
 
+from dissensus.compiled import Loop
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.vocabulary import Codes
+from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models.base import Model
-from dissensus.numerics import Array, batches, normalised, row_shares
+from dissensus.numerics import Array, Indices, normalised, row_shares
 from dissensus.params import MAX_ITER, TOL, WEIGHT_BY, fitted, flag, setting
 
 POSITIONS, CLARITIES = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
@@ -44,8 +45,29 @@ PSI_PRIOR_ITEMS = 2.0  # weight of the normal prior of ψ, in items
 MIN_THRESHOLD_GAP = 0.02
 MIN_SPREAD = 0.01  # floor of v₁ to v₄
 POWER_ITERATIONS = 30
-LABELS_PER_PASS, ANNOTATORS_PER_PASS = 1 << 15, 256
 MIN_LABEL_PROBABILITY = 1e-12
+
+LABEL_ARRAYS = {"ends": "int64 M", "annotator": "int32 E", "label": "int32 E"}
+add_logs = Loop(
+    "graded_add_logs", "M E N P Q", **LABEL_ARRAYS, logs="float64 N P Q", log_posterior="float64 M Q"
+)
+add_counts = Loop(
+    "graded_add_counts", "M E N P Q", **LABEL_ARRAYS, posterior="float64 M Q", counts="float64 N P Q"
+)
+add_derivatives = Loop(
+    "graded_add_derivatives",
+    "N P Q D T W",
+    counts="float64 N P Q",
+    below="float64 N T Q",
+    guess_rates="float64 N",
+    shares="float64 P",
+    x="float64 Q D",
+    d="float64 Q",
+    guesses="float64 N",
+    gradient="float64 N W",
+    information="float64 N W W",
+    min_probability="float",
+)
 
 
 @dataclass(frozen=True)
@@ -118,68 +140,66 @@ def leading_disagreement(annotations: Annotations) -> Array:
     return v
 
 
-def graded(theta: Array, grid: Grid) -> tuple[Array, Array]:
-    """Return P(y = k) (n, Q, P) and P(y ≤ k) (n, Q, P − 1) at every grid point, without guesses."""
+def cumulative_probabilities(theta: Array, grid: Grid) -> Array:
+    """Return (N, P − 1, Q) P(y ≤ k | q, n) without guesses."""
     D = grid.x.shape[1]
     # P(y ≤ k) = σ(d (c_k − a · x))
-    below = expit(grid.d[:, None] * (theta[:, None, :-D] - (theta[:, -D:] @ grid.x.T)[:, :, None]))
-    edge = np.zeros((*below.shape[:2], 1))
-    steps = np.concatenate([below, edge + 1], axis=2) - np.concatenate([edge, below], axis=2)
-    return np.maximum(steps, MIN_LABEL_PROBABILITY), below
+    below = theta[:, :-D, None] - (theta[:, -D:] @ grid.x.T)[:, None]
+    below *= grid.d
+    return np.asarray(expit(below, out=below))
 
 
-def label_probabilities(theta: Array, guess_rates: Array, shares: Array, grid: Grid) -> Array:
-    """Return (N, Q, P) P(y | q, n), guesses included."""
-    guess = guess_rates[:, None, None]
-    return np.asarray((1 - guess) * graded(theta, grid)[0] + guess * shares)
+def label_probabilities(below: Array, guess_rates: Array, shares: Array) -> Array:
+    """Return (N, P, Q) P(y | q, n), guesses included."""
+    edge, guess = np.zeros((len(below), 1, below.shape[2])), guess_rates[:, None, None]
+    probabilities = np.diff(below, axis=1, prepend=edge, append=edge + 1)
+    np.maximum(probabilities, MIN_LABEL_PROBABILITY, out=probabilities)
+    probabilities *= 1 - guess
+    probabilities += guess * shares[:, None]
+    return np.asarray(probabilities)
 
 
 def e_step(annotations: Annotations, logs: Array, log_psi: Array) -> tuple[Array, float]:
     """Return (M, Q) P(q | labels of the item), and the log-likelihood; ``logs`` is log P(y | q, n)."""
-    log_posterior = np.tile(log_psi, (annotations.n_items, 1))
-    for rows in batches(annotations.n_labels, LABELS_PER_PASS):
-        item, annotator, label = (column[rows] for column in annotations.columns)
-        first, count = int(item[0]), int(item[-1] - item[0]) + 1
-        adder = csr_array((np.ones(len(item)), (item - first, np.arange(len(item)))), (count, len(item)))
-        log_posterior[first : first + count] += np.asarray(adder @ logs[annotator, :, label])
-    top = log_posterior.max(axis=1, keepdims=True)
-    exponentials = np.exp(log_posterior - top)
-    total = exponentials.sum(axis=1, keepdims=True)
-    return exponentials / total, float((np.log(total) + top).sum())
+    posterior = np.tile(log_psi, (annotations.n_items, 1))
+    ends, (_, annotator, label) = annotations.item_pointers[1:], annotations.columns
+    add_logs(ends=ends, annotator=annotator, label=label, logs=logs, log_posterior=posterior)
+    # softmax of the rows, in place
+    top = posterior.max(axis=1, keepdims=True)
+    posterior -= top
+    np.exp(posterior, out=posterior)
+    total = posterior.sum(axis=1, keepdims=True)
+    posterior /= total
+    return posterior, float((np.log(total) + top).sum())
 
 
 def expected_label_counts(annotations: Annotations, posterior: Array) -> Array:
-    """Return (N, Q, P) the expected number of labels of each annotator and class at each grid point."""
-    N, P = annotations.n_annotators, annotations.n_classes
-    counts = np.zeros((N * P, posterior.shape[1]))
-    for rows in batches(annotations.n_labels, LABELS_PER_PASS):
-        item, annotator, label = (column[rows] for column in annotations.columns)
-        cell = annotator.astype(np.int64) * P + label
-        used, local = np.unique(cell, return_inverse=True)
-        adder = csr_array((np.ones(len(cell)), (local, np.arange(len(cell)))), (len(used), len(cell)))
-        counts[used] += np.asarray(adder @ posterior[item])
-    return counts.reshape(N, P, -1).transpose(0, 2, 1)
+    """Return (N, P, Q) the expected number of labels of each annotator and class at each grid point."""
+    counts = np.zeros((annotations.n_annotators, annotations.n_classes, posterior.shape[1]))
+    ends, (_, annotator, label) = annotations.item_pointers[1:], annotations.columns
+    add_counts(ends=ends, annotator=annotator, label=label, posterior=posterior, counts=counts)
+    return counts
 
 
 def m_step(
-    parameters: AnnotatorParameters, counts: Array, posterior: Array, shares: Array, grid: Grid
+    parameters: AnnotatorParameters, below: Array, counts: Array, posterior: Array, shares: Array, grid: Grid
 ) -> AnnotatorParameters:
-    """Update the annotators, their distribution and ψ from expected counts (N, Q, P)."""
-    old, D = parameters.theta, grid.x.shape[1]
-    width = old.shape[1]
-    precision: Array = np.asarray(np.linalg.inv(covariance(parameters.spread, width)), np.float64)
-    theta, guess_rates = np.empty_like(old), np.empty_like(parameters.guess_rates)
-    variances = np.zeros_like(precision)
-    for people in batches(len(theta), ANNOTATORS_PER_PASS):
-        part = replace(parameters, theta=old[people], guess_rates=parameters.guess_rates[people])
-        scored = _fisher_scoring(part, counts[people], precision, shares, grid)
-        theta[people], guess_rates[people] = scored[:2]
-        variances += scored[2]
+    """Update the annotators, their distribution and ψ from expected counts (N, P, Q)."""
+    (N, width), D = parameters.theta.shape, grid.x.shape[1]
+    guesses, gradient, information = derivatives(counts, below, parameters.guess_rates, shares, grid)
     load = counts.sum(axis=(1, 2))
+    guess_rates = (guesses + GUESS_RATE * GUESS_PRIOR_LABELS) / (load + GUESS_PRIOR_LABELS)
+    # one step of Fisher scoring
+    precision = np.linalg.inv(covariance(parameters.spread, width))
+    curvature = information + precision
+    slope = gradient - (parameters.theta - parameters.mean) @ precision
+    step = np.asarray(np.linalg.solve(curvature, slope[:, :, None])[:, :, 0], np.float64)
+    theta = _ordered_step(parameters.theta, step, D)
+    variances = np.linalg.inv(curvature).sum(axis=0)
     mean = np.average(theta, axis=0, weights=load / (load + 5))
     mean[width - D + 1 :] = 0.0  # slopes along the sides have mean 0
     deviations = theta - mean
-    second = (deviations.T @ deviations + variances) / len(theta)
+    second = (deviations.T @ deviations + variances) / N
     # v₁, v₂ and the slopes' variances from the second moments of thresholds and slopes
     among, K = second[:-D, :-D], width - D
     each = float(np.trace(among)) / K
@@ -198,46 +218,17 @@ def covariance(spread: Array, width: int) -> Array:
     return sigma
 
 
-def _fisher_scoring(
-    parameters: AnnotatorParameters, counts: Array, precision: Array, shares: Array, grid: Grid
+def derivatives(
+    counts: Array, below: Array, guess_rates: Array, shares: Array, grid: Grid
 ) -> tuple[Array, Array, Array]:
-    """Return thresholds and slopes after one step, guess rates, and the sum of posterior variances."""
-    theta = parameters.theta
-    steps, below = graded(theta, grid)
-    guess = parameters.guess_rates[:, None, None]
-    meant = counts * (1 - guess) * steps / ((1 - guess) * steps + guess * shares)
-    guessed = (counts - meant).sum(axis=(1, 2)) + GUESS_RATE * GUESS_PRIOR_LABELS
-    guess_rates = guessed / (counts.sum(axis=(1, 2)) + GUESS_PRIOR_LABELS)
-    gradient, information = _derivatives(meant, steps, below, grid)
-    curvature = information + precision
-    slope = gradient - (theta - parameters.mean) @ precision
-    step = np.asarray(np.linalg.solve(curvature, slope[:, :, None])[:, :, 0], np.float64)
-    theta = _ordered_step(theta, step, grid.x.shape[1])
-    return theta, guess_rates, np.linalg.inv(curvature).sum(axis=0)
-
-
-def _derivatives(meant: Array, steps: Array, below: Array, grid: Grid) -> tuple[Array, Array]:
-    """Return gradient (n, W) and Fisher information (n, W, W) in thresholds and slopes."""
-    n, _, P = steps.shape
-    # ∂ log P(y) / ∂η_k = F_k (1 − F_k) ([k = y] − [k = y − 1]) / P(y), with η_k = d (c_k − a · x)
-    density, k = below * (1 - below), np.arange(P - 1)
-    odds = meant / steps
-    by_eta = (odds[:, :, :-1] - odds[:, :, 1:]) * density * grid.d[:, None]
-    gradient = np.concatenate([by_eta.sum(axis=1), -by_eta.sum(axis=2) @ grid.x], axis=1)
-    # Σ_y P(y) ∂_k ∂_l: tridiagonal, times the labels there and d²
-    weight = meant.sum(axis=2, keepdims=True) * (grid.d**2)[:, None]
-    middle = weight * density**2 * (1 / steps[:, :, :-1] + 1 / steps[:, :, 1:])
-    off_diagonal = -weight * density[:, :, :-1] * density[:, :, 1:] / steps[:, :, 1:-1]
-    information = np.zeros((n, *2 * (gradient.shape[1],)))
-    information[:, k, k] = middle.sum(axis=1)
-    information[:, k[:-1], k[1:]] = information[:, k[1:], k[:-1]] = off_diagonal.sum(axis=1)
-    band = middle.copy()
-    band[:, :, :-1] += off_diagonal
-    band[:, :, 1:] += off_diagonal
-    mixed = -np.einsum("nqk,qi->nki", band, grid.x)
-    information[:, : P - 1, P - 1 :], information[:, P - 1 :, : P - 1] = mixed, mixed.transpose(0, 2, 1)
-    information[:, P - 1 :, P - 1 :] = np.einsum("nq,qi,qj->nij", band.sum(axis=2), grid.x, grid.x)
-    return gradient, information
+    """Return the expected guesses (N,), and gradient (N, W) and Fisher information (N, W, W) in θ."""
+    N, W = len(counts), below.shape[1] + grid.x.shape[1]
+    guesses, gradient, information = np.zeros(N), np.zeros((N, W)), np.zeros((N, W, W))
+    add_derivatives(
+        counts=counts, below=below, guess_rates=guess_rates, shares=shares, x=grid.x, d=grid.d,
+        guesses=guesses, gradient=gradient, information=information, min_probability=MIN_LABEL_PROBABILITY,
+    )  # fmt: skip
+    return guesses, gradient, information
 
 
 def _ordered_step(theta: Array, step: Array, D: int) -> Array:
@@ -276,24 +267,28 @@ class GradedResponse(Model):
     class_shares_: Array = fitted("(P,): shares of the classes among the labels")
     annotator_weights_: Array = fitted("(N,): weight of each annotator in the population")
 
-    def _fit(self, annotations: Annotations, engine: Engine) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, weights: Array | None = None) -> None:
+        """Fit; ``weights`` (N,) of the annotators in the population replace those of ``weight_by``."""
         grid = Grid.of(self.sides)
         shares = normalised(annotations.class_counts.astype(np.float64) + 1)
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         parameters = monitor.resume(AnnotatorParameters) or start(annotations, shares, grid)
         for _ in monitor:
-            logs = np.log(label_probabilities(parameters.theta, parameters.guess_rates, shares, grid))
+            below = cumulative_probabilities(parameters.theta, grid)
+            logs = label_probabilities(below, parameters.guess_rates, shares)
+            np.log(logs, out=logs)
             posterior, log_likelihood = e_step(annotations, logs, np.log(parameters.psi))
             if monitor.report(log_likelihood, parameters):
                 break
             counts = expected_label_counts(annotations, posterior)
-            parameters = m_step(parameters, counts, posterior, shares, grid)
+            parameters = m_step(parameters, below, counts, posterior, shares, grid)
         self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self.thresholds_and_slopes_ = parameters.theta
         self.guess_rates_, self.mean_ = parameters.guess_rates, parameters.mean
         self.spread_, self.psi_, self.class_shares_ = parameters.spread, parameters.psi, shares
-        load = annotations.annotator_load
-        weights = (load if self.weight_by == "labels" else load > 0).astype(np.float64)
+        if weights is None:
+            load = annotations.annotator_load
+            weights = (load if self.weight_by == "labels" else load > 0).astype(np.float64)
         self.annotator_weights_ = normalised(weights)
         self._locate_items(annotations, np.arange(annotations.n_annotators))
 
@@ -301,13 +296,14 @@ class GradedResponse(Model):
     def population_(self) -> Array:
         """Population's answers (Q, P) at every grid point."""
         tables = self._grid_probabilities(np.arange(len(self.thresholds_and_slopes_)))
-        return np.asarray(np.einsum("n,nqp->qp", self.annotator_weights_, tables))
+        return np.asarray(np.einsum("n,npq->qp", self.annotator_weights_, tables))
 
     def _grid_probabilities(self, annotator: NDArray[Any]) -> Array:
-        """Return (n, Q, P) P(y | q, n) by annotator code; −1 stands for the average annotator."""
+        """Return (n, P, Q) P(y | q, n) by annotator code; −1 stands for the average annotator."""
         theta = np.vstack([self.thresholds_and_slopes_, self.mean_])[annotator]
         guess_rates = np.append(self.guess_rates_, GUESS_RATE)[annotator]
-        return label_probabilities(theta, guess_rates, self.class_shares_, Grid.of(self.sides))
+        below = cumulative_probabilities(theta, Grid.of(self.sides))
+        return label_probabilities(below, guess_rates, self.class_shares_)
 
     def _locate_items(self, annotations: Annotations, code: NDArray[Any]) -> None:
         """Compute the posterior of the items' grid points from labels by annotators of these codes."""
@@ -321,12 +317,27 @@ class GradedResponse(Model):
         self.label_distributions_ = row_shares(self.item_posterior_.astype(np.float64) @ population)
         self.prior_distribution_ = normalised(self.psi_ @ population)
 
+    def take_annotators(self, codes: Indices, vocabulary: Vocabulary, weights: Array) -> None:
+        """Take the annotators of ``codes``, which may repeat, with new ``vocabulary`` and ``weights``."""
+        self.thresholds_and_slopes_, self.guess_rates_ = (
+            self.thresholds_and_slopes_[codes],
+            self.guess_rates_[codes],
+        )
+        self.annotator_vocabulary_, self.annotator_weights_ = vocabulary, weights
+
+    def draw_answers(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """Draw the population's answers ``(n, M, P)`` by ``rng``, at grid points of the items' posteriors."""
+        cumulative, population = np.cumsum(self.item_posterior_, axis=1), self.population_.astype(np.float32)
+        u = rng.random((n, len(cumulative))) * cumulative[:, -1]
+        points = [(cumulative < row[:, None]).sum(axis=1) for row in u]
+        return population[np.minimum(points, len(population) - 1)]
+
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """Return Σ_q P(q | the item's labels) P(y | q, n)."""
         posterior = np.vstack([self.item_posterior_, self.psi_.astype(np.float32)])
         people, local = np.unique(annotator, return_inverse=True)
         tables = self._grid_probabilities(people)
-        return row_shares(np.einsum("eq,eqp->ep", posterior[item].astype(np.float64), tables[local]))
+        return row_shares(np.einsum("eq,epq->ep", posterior[item].astype(np.float64), tables[local]))
 
     def annotator_frame(self) -> dict[str, Any]:
         """Return columns about annotators: leniency relative to the average, slope and guess rate."""

@@ -122,7 +122,7 @@ class IBCC(ConfusionModel):
         self.prior_parameters_, log_psi = state.a, expected_log(1.0 + mass)
         self.posterior_ = steps.posterior(expected_log(state.a + counts), log_psi, log_item_prior)
         self.psi_, self.confusion_ = normalised(np.exp(log_psi)), normalised(state.a + counts)
-        self._set_fitted(annotations.annotator_load, monitor)
+        self._set_fitted(annotations, monitor)
 
     def _bound(self, expected: ExpectedCounts, a: Array) -> float:
         """Return the bound (4)."""

@@ -7,65 +7,104 @@ How a label is generated:
     s_i, t_j ~ C⁺(0, 1),  s_0 = t_0 = 1       scales; dimensions that are not needed shrink towards 0
     P(y_mn = c) ∝ exp Σ_ij W_cij x̃_mi ã_nj
 
-Each sweep draws all items at once, then all annotators at once, by elliptical slice sampling (Murray, Adams
-and MacKay 2010): given one side, the positions on the other are independent. W takes a Hamiltonian step whose
-masses are the curvature of the likelihood; s and t are drawn from their conditionals (Makalic and Schmidt
-2016). The answer for an item is the mean over draws of the annotators' answers, weighted by their labels.
+Each sweep draws all items twice, then all annotators, by elliptical slice sampling (Murray, Adams and MacKay
+2010): given one side, the positions on the other are independent. W takes a Hamiltonian step whose masses
+are about the curvature of the likelihood; s and t are drawn from their conditionals (Makalic and Schmidt
+2016). The loops over labels are compiled (compiled/latent.c).
 
-It predicts labels better than clusters do where people and items differ by degrees, and takes four times as
-long. It has no clusters to show, so verdicts on annotators come from HPGM.
+The answer for an item is the mean over sweeps of the annotators' answers, weighted by their labels. In draws
+of the answers, which give the intervals, the weights are drawn too: the annotators are a sample of the
+population.
+
+It predicts labels better than clusters do where people and items differ by degrees. It has no clusters to
+show, so verdicts on annotators come from HPGM.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dissensus.engine import Checkpoint, Engine
+from dissensus.compiled import Loop
+from dissensus.engine import Checkpoint, Engine, raise_if_cancelled
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.vocabulary import Codes
+from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models.base import Model
 from dissensus.models.hpgm.adjustments import floor_unanimous
-from dissensus.models.sampled import MAX_SHARE_NUMBERS, SWEEPS_PER_DRAW, SampledMixin, stored_row
+from dissensus.models.hpgm.sampler import Record
+from dissensus.models.sampled import (
+    MAX_SHARE_NUMBERS,
+    SWEEPS_PER_DRAW,
+    SampledMixin,
+    sampled_items,
+    stored_row,
+)
 from dissensus.numerics import Array, row_shares
-from dissensus.params import N_JOBS, NONE, SEED, fitted, flag, integer, setting
+from dissensus.params import N_JOBS, NONE, SEED, WEIGHT_BY, fitted, flag, integer, setting
+from dissensus.tables.arrays import Arrays, Header
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-LEAPFROG_STEPS, TARGET_ACCEPTANCE = 4, 0.8  # of a Hamiltonian step
-MAX_POPULATION_ANNOTATORS = 300  # annotators who represent the population in one draw
-NUMBERS_PER_PASS = 1 << 20  # array elements computed at a time
+LEAPFROG_STEPS, TARGET_ACCEPTANCE = 3, 0.8  # of a Hamiltonian step
+SLICE_UNIFORMS = 24  # for the level, and for as many angles as a slice tries, less one
+ITEM_SLICES = 2  # slices of the items' positions in a sweep
+LANES = 8  # numbers that the compiled loops compute together
+MAX_POPULATION_ANNOTATORS = 100  # annotators who represent the population in one draw
 INTERCEPT_VARIANCE = 4.0  # prior variance of W_c00
 MAX_ITEM_DIMENSIONS = 6
 NEW_ITEM_SWEEPS, FIRST_NEW_ITEM_SWEEPS = 3, 20  # sweeps over new items for each draw; extra for the first
+UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # a resumed fit makes a sixth of the sweeps, and at least 20
+EXTENDED_DRAWS, EXTENDED_LABELS = 16, 200_000  # draws about items not sampled; labels per batch of them
 MIN_ANSWER_SHARE = 1e-12  # floor inside logarithms
+
+latent_weights = Loop(
+    "latent_weights", "N b J Q", W="float32 J Q", positions="float32 N b", weights="float32 N Q"
+)
+latent_positions = Loop(
+    "latent_positions", "N E d I P T S", ends="int64 N", other="int32 E", label="int32 E",
+    weights="float32 O I P", directions="float32 N d", u="float64 N T", positions="float32 N d",
+    base="float32 S", along="float32 S", across="float32 S", e="float32 S",
+)  # fmt: skip
+latent_gradient = Loop(
+    "latent_gradient", "N E M d b I J P lanes one", ends="int64 N", other="int32 E", label="int32 E",
+    weights="float32 N I P", x="float32 M d", a="float32 N b", e="float32 P lanes", xs="float32 I lanes",
+    owner="float32 I P lanes", sums="float64 I P", gradient="float64 J I P", value="float64 one",
+)  # fmt: skip
+latent_answers = Loop(
+    "latent_answers", "M d G I P R lanes", x="float32 M d", weights="float32 G I P lanes",
+    v="float32 R G lanes", e="float32 rows P lanes", answers="float32 R M P",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class SideLabels:
-    """Labels sorted by one side: by item, or by annotator."""
+    """Labels sorted by one side, the owners: by item, or by annotator."""
 
-    owner: Ints  # (E,): item or annotator whose position is drawn, in ascending order
-    other: Ints  # (E,): annotator or item on the other side
-    label: Ints  # (E,)
-    n: int  # number of positions to draw
+    sizes: Ints  # (n,): number of labels of each owner
+    ends: Ints  # (n,): labels ends[i − 1] to ends[i] − 1 are those of owner i
+    other: NDArray[np.int32]  # (E,): annotator or item on the other side
+    label: NDArray[np.int32]  # (E,)
 
     @classmethod
     def of(cls, owner: Codes | Ints, other: Codes | Ints, label: Codes | Ints, n: int) -> SideLabels:
         """Sort labels by owner."""
-        order = np.argsort(owner, kind="stable")
-        owner, other, label = (np.asarray(column, np.int64)[order] for column in (owner, other, label))
-        return cls(owner, other, label, n)
+        order, sizes = np.argsort(owner, kind="stable"), np.bincount(owner, minlength=n)
+        return cls(sizes, np.cumsum(sizes), other[order].astype(np.int32), label[order].astype(np.int32))
+
+    def mean(self, values: Floats) -> Array:
+        """Return the mean of the owners' ``values`` (n, …), weighted by their numbers of labels."""
+        return np.asarray(np.einsum("n,nd->d", self.sizes, values, dtype=np.float64) / len(self.label))
 
 
 @dataclass(frozen=True)
-class Positions:
+class Positions(Record):
     """State of a chain: positions of items and annotators, loadings and scales."""
 
     x: Floats  # (M, d)
@@ -75,90 +114,72 @@ class Positions:
     t2: Array  # (1 + b,): t²
     step: float  # step size of Hamiltonian moves
 
+    def take(self, annotators: Ints, labels: Ints) -> Self:
+        """Select annotators; ``labels`` have no state."""
+        return replace(self, a=self.a[annotators])
+
 
 # ---- one sweep ----------------------------------------------------------------------------------------
 
 
-def with_intercept(positions: Floats) -> Floats:
-    """Return x̃ = (1, x)."""
-    return np.concatenate([np.ones((len(positions), 1), positions.dtype), positions], axis=1)
-
-
 def class_weights(W: Array, positions: Floats, side: str) -> Floats:
-    """Return (n, P, 1 + …) Σ_j W_cij ã_nj for annotators, or Σ_i W_cij x̃_mi for items."""
-    terms = "cij,nj->nci" if side == "annotators" else "cij,ni->ncj"
-    return np.asarray(np.einsum(terms, W.astype(np.float32), with_intercept(positions)))
-
-
-def label_log_probabilities(weights: Floats, positions: Floats, label: Ints) -> Floats:
-    """Return (E,) log P(y), given the other side's ``weights`` (E, P, 1 + d) and ``positions`` (E, d)."""
-    logits = weights[:, :, 0] + np.einsum("ecd,ed->ec", weights[:, :, 1:], positions)
-    logits -= logits.max(axis=1, keepdims=True)
-    return np.asarray(logits[np.arange(len(label)), label] - np.log(np.exp(logits).sum(axis=1)))
+    """Return (n, 1 + …, P) Σ_j W_cij ã_nj for annotators, or Σ_i W_cij x̃_mi for items."""
+    axes = (2, 1, 0) if side == "annotators" else (1, 2, 0)
+    terms = np.ascontiguousarray(W.transpose(axes), np.float32)
+    weights = np.empty((len(positions), *terms.shape[1:]), np.float32)
+    flat = terms.reshape(len(terms), -1), weights.reshape(len(positions), -1)
+    latent_weights(W=flat[0], positions=positions, weights=flat[1])
+    return weights
 
 
 def slice_sample(positions: Floats, weights: Floats, data: SideLabels, rng: Generator) -> Floats:
-    """Redraw each position by one elliptical slice, given the other side's ``weights`` (E, P, 1 + d)."""
-    rows, owner = np.arange(len(data.label)), data.owner
-
-    def log_likelihood(proposed: Floats) -> Array:
-        by_label = label_log_probabilities(weights[rows], proposed[owner], data.label[rows])
-        return np.asarray(np.bincount(owner, by_label, data.n), np.float64)
-
-    direction = rng.standard_normal(positions.shape, dtype=np.float32)
-    level = log_likelihood(positions) + np.log(1 - rng.random(data.n))
-    angle = rng.uniform(0, 2 * np.pi, data.n)
-    low, high = angle - 2 * np.pi, angle.copy()
-    drawn, pending = positions.copy(), np.ones(data.n, dtype=bool)
-    while pending.any():
-        # on the ellipse through the position and a draw of the prior, x cos θ + ν sin θ
-        theta = angle[:, None]
-        proposed = (positions * np.cos(theta) + direction * np.sin(theta)).astype(np.float32)
-        accepted = pending & (log_likelihood(proposed) > level)
-        drawn[accepted] = proposed[accepted]
-        pending &= ~accepted
-        low, high = np.where(angle < 0, angle, low), np.where(angle >= 0, angle, high)
-        angle = np.where(pending, low + rng.random(data.n) * (high - low), angle)
-        remaining = pending[owner]
-        rows, owner = rows[remaining], owner[remaining]
+    """Redraw each position by one elliptical slice, given the class ``weights`` of the other side."""
+    longest = max(int(data.sizes.max(initial=0)), 1) * weights.shape[2]
+    base, along, across, e = np.zeros((4, -(-longest // LANES) * LANES), np.float32)
+    drawn = positions.copy()
+    latent_positions(
+        ends=data.ends, other=data.other, label=data.label, weights=weights,
+        directions=rng.standard_normal(positions.shape, dtype=np.float32),
+        u=rng.random((len(positions), SLICE_UNIFORMS)), positions=drawn,
+        base=base, along=along, across=across, e=e,
+    )  # fmt: skip
     return drawn
+
+
+def log_likelihood(W: Array, x: Floats, a: Floats, people: SideLabels) -> tuple[float, Array]:
+    """Return Σ_e log P(y_e), and its gradient with respect to W."""
+    weights = class_weights(W, a, "annotators")
+    gradient, value = np.empty(W.transpose(2, 1, 0).shape), np.empty(1)
+    shapes = weights.shape[2:], weights.shape[1:2], weights.shape[1:]
+    e, xs, owner = (np.empty((*shape, LANES), np.float32) for shape in shapes)
+    latent_gradient(
+        ends=people.ends, other=people.other, label=people.label, weights=weights, x=x, a=a, e=e, xs=xs,
+        owner=owner, sums=np.empty(weights.shape[1:]), gradient=gradient, value=value,
+    )  # fmt: skip
+    return float(value[0]), gradient.transpose(2, 1, 0)
 
 
 class LoadingPosterior:
     """Posterior of W given all positions: log density, gradient, and the masses of a Hamiltonian step."""
 
-    def __init__(self, state: Positions, people: SideLabels) -> None:
-        self.people = people
-        self.x = with_intercept(state.x)[people.other]  # (E, 1 + d)
-        used, self.starts = np.unique(people.owner, return_index=True)
-        self.a = with_intercept(state.a)[used]  # (annotators with labels, 1 + b)
-        self.row = np.repeat(np.arange(len(used)), np.diff(np.append(self.starts, len(self.x))))
+    def __init__(self, state: Positions, items: SideLabels, people: SideLabels) -> None:
+        self.x, self.a, self.people = state.x, state.a, people
         self.precision = 1 / np.outer(state.s2, state.t2)
         self.precision[0, 0] = 1 / INTERCEPT_VARIANCE
-        # Σ_e x̃_i² ã_j² (1/P)(1 − 1/P), the curvature at equal class probabilities, plus the prior's
+        # E (1/P)(1 − 1/P) mean x̃_i² mean ã_j², about the curvature at equal probabilities, plus the prior's
+        sides = (items, state.x), (people, state.a)
+        squares = (np.append(1.0, side.mean(positions**2)) for side, positions in sides)
         P = len(state.W)
-        squares = np.add.reduceat(self.x.astype(np.float64) ** 2, self.starts, axis=0)
-        curvature = np.einsum("ni,nj->ij", squares, self.a.astype(np.float64) ** 2) * (1 - 1 / P) / P
-        self.mass = self.precision + curvature
+        self.mass = self.precision + np.outer(*squares) * len(people.label) * (1 - 1 / P) / P
 
     def log_density(self, W: Array) -> tuple[float, Array]:
         """Return log P(W | labels, positions) up to a constant, and its gradient."""
-        weights = np.einsum("cij,nj->nci", W.astype(np.float32), self.a)[self.row]
-        logits = np.einsum("eci,ei->ec", weights, self.x)
-        logits -= logits.max(axis=1, keepdims=True)
-        exponentials = np.exp(logits)
-        total = exponentials.sum(axis=1)
-        at_label = np.arange(len(total)), self.people.label
-        value = float((logits[at_label] - np.log(total)).sum(dtype=np.float64))
         # ∂ log P / ∂W_cij = Σ_e ([y_e = c] − P(c)) x̃_i ã_j − W_cij / (s_i² t_j²)
-        residual = -exponentials / total[:, None]
-        residual[at_label] += 1
-        by_annotator = np.add.reduceat(residual[:, :, None] * self.x[:, None, :], self.starts, axis=0)
-        gradient = np.einsum("nci,nj->cij", by_annotator, self.a).astype(np.float64)
+        value, gradient = log_likelihood(W, self.x, self.a, self.people)
         return value - 0.5 * float((W**2 * self.precision).sum()), gradient - W * self.precision
 
-    def hamiltonian_step(self, W: Array, step: float, rng: Generator) -> tuple[Array, float, float]:
-        """Return W after one Hamiltonian move, its acceptance probability, and log P before it."""
+    def hamiltonian_step(self, W: Array, step: float, rng: Generator) -> tuple[Array, float]:
+        """Return W after one Hamiltonian move, and its acceptance probability."""
         momentum = rng.standard_normal(W.shape) * np.sqrt(self.mass)
         before, gradient = self.log_density(W)
         energy = before - 0.5 * float((momentum**2 / self.mass).sum())
@@ -170,7 +191,7 @@ class LoadingPosterior:
             momentum = momentum + step / 2 * gradient
         change = after - 0.5 * float((momentum**2 / self.mass).sum()) - energy
         acceptance = float(np.exp(min(change, 0.0))) if np.isfinite(change) else 0.0
-        return (new if rng.random() < acceptance else W), acceptance, before
+        return (new if rng.random() < acceptance else W), acceptance
 
 
 def draw_scales(squares: Array, n: int, variance: Array, rng: Generator) -> Array:
@@ -185,10 +206,12 @@ def draw_scales(squares: Array, n: int, variance: Array, rng: Generator) -> Arra
 
 def sweep(state: Positions, items: SideLabels, people: SideLabels, rate: float, rng: Generator) -> Positions:
     """Draw everything once; ``rate`` is the adaptation rate of the Hamiltonian step size."""
-    x = slice_sample(state.x, class_weights(state.W, state.a, "annotators")[items.other], items, rng)
-    a = slice_sample(state.a, class_weights(state.W, x, "items")[people.other], people, rng)
+    x, weights = state.x, class_weights(state.W, state.a, "annotators")
+    for _ in range(ITEM_SLICES):
+        x = slice_sample(x, weights, items, rng)
+    a = slice_sample(state.a, class_weights(state.W, x, "items"), people, rng)
     state = replace(state, x=x, a=a)
-    W, acceptance, _ = LoadingPosterior(state, people).hamiltonian_step(state.W, state.step, rng)
+    W, acceptance = LoadingPosterior(state, items, people).hamiltonian_step(state.W, state.step, rng)
     P, n_rows, n_columns = W.shape
     s2 = draw_scales((W**2 / state.t2).sum(axis=(0, 2)), P * n_columns, state.s2, rng)
     t2 = draw_scales((W**2 / s2[:, None]).sum(axis=(0, 1)), P * n_rows, state.t2, rng)
@@ -213,17 +236,15 @@ def start(counts: Ints, n_annotators: int, d: int, b: int, rng: Generator) -> Po
 
 
 def population_answers(x: Floats, class_weight: Floats, weights: Array) -> Array:
-    """Return (M, P) Σ_n v_n P(y | x_m, a_n), with ``class_weight`` (n, P, 1 + d) of the annotators."""
-    n, P, _ = class_weight.shape
-    answers, size = np.zeros((len(x), P)), max(1, NUMBERS_PER_PASS // (n * P))
-    for first in range(0, len(x), size):
-        rows = slice(first, first + size)
-        logits = np.einsum("mi,nci->nmc", with_intercept(x[rows]), class_weight)
-        logits -= logits.max(axis=2, keepdims=True)
-        probabilities = np.exp(logits)
-        probabilities /= probabilities.sum(axis=2, keepdims=True)
-        answers[rows] = np.einsum("n,nmc->mc", weights, probabilities)
-    return row_shares(answers)
+    """Return (R, M, P) Σ_n v_rn P(y | x_m, a_n), given the annotators' class weights and v (R, n)."""
+    (n, n_rows, P), R = class_weight.shape, len(weights)
+    size = -(-n // LANES) * LANES  # annotators who fill the last group have weight 0
+    table, v = np.zeros((size, n_rows, P), np.float32), np.zeros((R, size), np.float32)
+    table[:n], v[:, :n] = class_weight, weights
+    groups = np.ascontiguousarray(table.reshape(-1, LANES, n_rows, P).transpose(0, 2, 3, 1))
+    answers, e = np.empty((R, len(x), P), np.float32), np.empty((1 + R, P, LANES), np.float32)
+    latent_answers(x=x, weights=groups, v=v.reshape(R, -1, LANES), e=e, answers=answers)
+    return row_shares(answers.astype(np.float64))
 
 
 def sample_population(weights: Array, rng: Generator) -> tuple[Ints, Array]:
@@ -244,7 +265,7 @@ class PositionChain:
     """Checkpoint of a chain: its state, and sums and draws recorded so far."""
 
     state: Positions
-    answers: Array  # (M, P): sum of the population's answers over the draws
+    answers: Array  # (M, P): sum of the population's answers over the sweeps after burn-in
     trace: Array  # (draws, quantities)
     shares: Floats  # (D, M, P)
     x: Floats  # (D, M, d)
@@ -260,9 +281,15 @@ class LatentPositions(SampledMixin, Model):
     )
     n_annotator_dimensions: int = setting(8, integer(1), "Dimensions of annotators; extra ones shrink to 0.")
     _: KW_ONLY
-    n_chains: int = setting(2, integer(1), "Number of chains; ``rhat_`` says whether they agree.")
+    n_chains: int = setting(
+        2, integer(1), "Number of chains; as many are added until two halves of them agree, at most twice."
+    )
     n_sweeps: int = setting(
         200, integer(10), "Sweeps per chain. Two fifths are burn-in; every third of the others is stored."
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    max_sampled: int = setting(
+        60_000, integer(1), "With more labels, a random subset of items is sampled; others follow from it."
     )
     adjust: bool = flag(
         True, "Whether the share of a unanimous answer (five or more labels) is raised to at least 0.6."
@@ -272,91 +299,211 @@ class LatentPositions(SampledMixin, Model):
 
     _draw_arrays = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")
     _needs_annotators = True
-    _memory_tables = {"MP": 20, "EP": 16}
+    _memory_tables = {"MP": 20, "E": 12}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
 
     x_draws_: Floats = fitted("(D, M, d), chain after chain")
     a_draws_: Floats = fitted("(D, N, b)")
     W_draws_: Floats = fitted("(D, P, 1 + d, 1 + b)")
+    last_states_: tuple[Positions, ...] = fitted("last state of each chain, if resumable", saved=False)
     learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
     annotator_weights_: Array = fitted("(N,): weight of each annotator in the population")
 
-    def _fit(self, annotations: Annotations, engine: Engine) -> None:
-        load = annotations.annotator_load
-        self.annotator_weights_ = load / load.sum()
-        chains = engine.map(partial(self._sample, annotations, engine), range(self.n_chains))
-        n_draws = self.n_chains * len(chains[0].trace)
-        self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
+    def _fit(
+        self,
+        annotations: Annotations,
+        engine: Engine,
+        last: Sequence[Positions] = (),
+        weights: Array | None = None,
+    ) -> None:
+        """Fit; ``last`` states resume chains, and ``weights`` (N,) replace those of ``weight_by``."""
+        load = annotations.annotator_load.astype(float)
+        if weights is None:
+            weights = load if self.weight_by == "labels" else (load > 0).astype(float)
+        self.annotator_weights_ = weights / weights.sum()
+        sampled, labels = sampled_items(annotations, self.max_sampled, self.seed), annotations
+        self.sampled_ = np.arange(annotations.n_items) if sampled is None else sampled
+        if sampled is not None:
+            last, labels = (), annotations.take_items(sampled)
+        sample = partial(self._sample, labels, engine, last)
+        chains = self._sample_chains(sample, self.n_chains, engine, last)
+        self.label_distributions_ = row_shares(np.sum([chain.answers for chain in chains], axis=0))
         self.share_draws_ = np.concatenate([chain.shares for chain in chains])
         draws = (np.concatenate([getattr(chain, name) for chain in chains]) for name in "xaW")
         self.x_draws_, self.a_draws_, self.W_draws_ = draws
+        self.last_states_ = tuple([chain.state for chain in chains])
+        self._diagnose(np.stack([chain.trace for chain in chains]))
+        if sampled is not None:
+            self._extend_to_unsampled(annotations, sampled, engine)
         labelled = annotations.counts.any(axis=1)
         self.prior_distribution_ = self.label_distributions_[labelled].mean(axis=0)
         self.label_distributions_[~labelled] = self.prior_distribution_
         if self.adjust:
             floor_unanimous(self, annotations.counts)
-        self._diagnose(np.stack([chain.trace for chain in chains]))
         self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
 
-    def _sample(self, annotations: Annotations, engine: Engine, number: int) -> PositionChain:
-        """Sample one chain; every sweep has its own random stream, so that a chain can be resumed."""
-        M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
+    def _sample(
+        self, annotations: Annotations, engine: Engine, last: Sequence[Positions], number: int
+    ) -> PositionChain:
+        """Sample one chain from its start, or from its ``last`` state.
+
+        Every sweep has its own random stream, so that a chain can be resumed.
+        """
+        M, N = annotations.n_items, annotations.n_annotators
         items = SideLabels.of(annotations.item, annotations.annotator, annotations.label, M)
         people = SideLabels.of(annotations.annotator, annotations.item, annotations.label, N)
-        n_burn, name = 2 * self.n_sweeps // 5, f"chain-{number}"
+        n_sweeps = max(self.n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else self.n_sweeps
+        n_burn, name = n_sweeps // 4 if last else 2 * n_sweeps // 5, f"positions-{number}"
         checkpoint = engine.checkpoints.latest(name, PositionChain) if engine.checkpoints else None
         if checkpoint is None:
-            b = self.n_annotator_dimensions
-            d = self.n_item_dimensions or min(max(P - 1, 2), MAX_ITEM_DIMENSIONS)
-            n_draws = -(-(self.n_sweeps - n_burn) // SWEEPS_PER_DRAW)
-            n_stored = min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
-            shapes = (M, P), (M, d), (N, b), (P, 1 + d, 1 + b)
-            draws = (np.zeros((n_stored, *shape), np.float32) for shape in shapes)
-            first = start(annotations.counts, N, d, b, np.random.default_rng([self.seed, number]))
-            trace = np.zeros((n_draws, len(self.quantities_)))
-            checkpoint = Checkpoint(PositionChain(first, np.zeros((M, P)), trace, *draws))
+            state = last[number] if last else self._start(annotations, number)
+            checkpoint = Checkpoint(self._start_chain(state, -(-(n_sweeps - n_burn) // SWEEPS_PER_DRAW)))
         chain: PositionChain = checkpoint.state
-        for i in range(checkpoint.done, self.n_sweeps):
+        for i in range(checkpoint.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
             rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
             chain.state = sweep(chain.state, items, people, rate, rng)
-            draw, rest = divmod(i - n_burn, SWEEPS_PER_DRAW)
-            if draw >= 0 and not rest:
-                self._record(chain, draw, people, rng)
-            engine.step_done(i + 1, self.n_sweeps, number, self.n_chains)
+            if i >= n_burn:
+                self._record(chain, i - n_burn, people, rng)
+            engine.step_done(i + 1, n_sweeps, number, self.n_chains)
             if engine.checkpoints:
-                stopped = "number of sweeps" if i + 1 == self.n_sweeps else ""
+                stopped = "number of sweeps" if i + 1 == n_sweeps else ""
                 engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
-    def _record(self, chain: PositionChain, draw: int, people: SideLabels, rng: Generator) -> None:
-        """Add the current state to the chain's sums, trace and draws, as draw number ``draw``."""
-        state = chain.state
-        chosen, weights = sample_population(self.annotator_weights_, rng)
-        answers = population_answers(state.x, class_weights(state.W, state.a[chosen], "annotators"), weights)
+    def _start(self, annotations: Annotations, number: int) -> Positions:
+        """Return the first state of a chain."""
+        d = self.n_item_dimensions or min(max(annotations.n_classes - 1, 2), MAX_ITEM_DIMENSIONS)
+        rng = np.random.default_rng([self.seed, number])
+        return start(annotations.counts, annotations.n_annotators, d, self.n_annotator_dimensions, rng)
+
+    def _start_chain(self, state: Positions, n_draws: int) -> PositionChain:
+        """Return a chain with room for ``n_draws`` draws."""
+        M, P = len(state.x), len(state.W)
+        n_stored = min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
+        shapes = (M, P), state.x.shape, state.a.shape, state.W.shape
+        draws = (np.zeros((n_stored, *shape), np.float32) for shape in shapes)
+        trace = np.zeros((n_draws, len(self.quantities_)))
+        return PositionChain(state, np.zeros((M, P)), trace, *draws)
+
+    def _record(self, chain: PositionChain, i: int, people: SideLabels, rng: Generator) -> None:
+        """Add the state after sweep ``i`` to the sums; add every third to the trace and the draws."""
+        state, (draw, rest) = chain.state, divmod(i, SWEEPS_PER_DRAW)
+        answers, drawn = self._answers(state.x, state.a, state.W, rng)
         chain.answers += answers
+        if rest:
+            return
         logs = np.log(np.maximum(answers, MIN_ANSWER_SHARE))
-        by_item = class_weights(state.W, state.x, "items")[people.other]
-        fit = label_log_probabilities(by_item, state.a[people.owner], people.label)
-        entropy = -(answers * logs).sum(axis=1).mean()
-        chain.trace[draw] = fit.mean(dtype=np.float64), entropy, answers[:, 0].mean()
+        fit, entropy = log_likelihood(state.W, state.x, state.a, people)[0], -(answers * logs).sum(axis=1)
+        chain.trace[draw] = fit / len(people.label), entropy.mean(), answers[:, 0].mean()
         row = stored_row(draw, len(chain.trace), len(chain.shares))
         if row is not None:
-            chain.shares[row], chain.x[row], chain.a[row], chain.W[row] = answers, state.x, state.a, state.W
+            chain.shares[row], chain.x[row], chain.a[row], chain.W[row] = drawn, state.x, state.a, state.W
+
+    def _answers(self, x: Floats, a: Floats, W: Array, rng: Generator) -> Array:
+        """Return (2, M, P) answers in one draw: of the annotators, and of a population they represent."""
+        chosen, weights = sample_population(self.annotator_weights_, rng)
+        # Bayesian bootstrap: weights times exponentials; for a sample of annotators, times gammas
+        # of a variance with which Σ var of the weights is that of all annotators, Σ v²
+        shape = (weights**2).sum() / (self.annotator_weights_**2).sum()
+        drawn = np.maximum(weights * rng.gamma(shape, size=len(weights)), MIN_ANSWER_SHARE)
+        v = np.stack([weights, drawn / drawn.sum()])
+        return population_answers(x, class_weights(W, a[chosen], "annotators"), v)
+
+    # ---- more labels than are sampled, and resuming ------------------------------------------------------
+
+    def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
+        """Estimate the memory of a fit in bytes, with the draws of all chains and of items not sampled."""
+        needed = super().memory_needed(labels, n_threads, features)
+        M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
+        d = self.n_item_dimensions or min(max(P - 1, 2), MAX_ITEM_DIMENSIONS)
+        # class weights of both sides in every chain
+        b = self.n_annotator_dimensions
+        needed += 4 * min(n_threads, self.n_chains) * P * (N * (1 + d) + M * (1 + b))
+        return needed + 4 * EXTENDED_DRAWS * M * (d + P) * (labels.n_labels > self.max_sampled)
+
+    def extended_states(self, labels: Annotations) -> list[Positions]:
+        """Return the last states for ``labels`` with more items or annotators, whose positions are N(0, I).
+
+        ``labels`` have the items, annotators and classes of the fit, and others.
+        """
+        codes = labels.item_vocabulary.codes(self.item_vocabulary_)
+        people = labels.annotator_vocabulary.codes(self.annotator_vocabulary_)
+        states = []
+        for number, state in enumerate(self.last_states_):
+            rng = np.random.default_rng([self.seed, number, 1 << 22])
+            x = rng.standard_normal((labels.n_items, state.x.shape[1]), dtype=np.float32)
+            a = rng.standard_normal((labels.n_annotators, state.a.shape[1]), dtype=np.float32)
+            x[codes], a[people] = state.x, state.a
+            states.append(replace(state, x=x, a=a))
+        return states
+
+    def take_annotators(self, codes: NDArray[np.intp], vocabulary: Vocabulary, weights: Array) -> None:
+        """Take the annotators of ``codes``, which may repeat, with new ``vocabulary`` and ``weights``."""
+        self.a_draws_ = np.ascontiguousarray(self.a_draws_[:, codes])
+        self.last_states_ = tuple([replace(state, a=state.a[codes]) for state in self.last_states_])
+        first = np.unique(codes, return_index=True)[1]
+        self.learned_rows_[1] = first[self.learned_rows_[1]]
+        self.annotator_vocabulary_, self.annotator_weights_ = vocabulary, weights
+
+    def _extend_to_unsampled(self, labels: Annotations, sampled: NDArray[np.int64], engine: Engine) -> None:
+        """Answer the items that were not sampled, in batches, given draws about the others."""
+        M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
+        T = min(EXTENDED_DRAWS, len(self.x_draws_))
+        rows = np.linspace(0, len(self.x_draws_) - 1, T).astype(int)
+        a, W = self.a_draws_[rows], self.W_draws_[rows].astype(np.float64)
+        answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
+        x = np.zeros((T, M, self.x_draws_.shape[2]), np.float32)
+        answers[sampled], shares[:, sampled] = self.label_distributions_, self.share_draws_[rows]
+        x[:, sampled] = self.x_draws_[rows]
+        others = np.setdiff1d(np.arange(M), sampled)
+        stops = np.cumsum(np.diff(labels.item_pointers)[others])
+        cuts = np.searchsorted(stops, np.arange(EXTENDED_LABELS, stops[-1], EXTENDED_LABELS))
+        parts = np.split(others, cuts)
+        # annotators without sampled labels: N(0, I); all are redrawn when all items have positions
+        unseen = labels.take_items(sampled).annotator_load == 0
+        rng = np.random.default_rng([self.seed, 1 << 23])
+        a[:, unseen] = rng.standard_normal((T, unseen.sum(), a.shape[2]))
+
+        def extend(number: int) -> None:
+            items, rng = parts[number], np.random.default_rng([self.seed, 1 << 23, number])
+            part = labels.take_items(items)
+            data = SideLabels.of(part.item, part.annotator, part.label, len(items))
+            drawn = rng.standard_normal((len(items), x.shape[2]), dtype=np.float32)
+            for t in range(T):
+                raise_if_cancelled()
+                weights = class_weights(W[t], a[t], "annotators")
+                for _ in range(NEW_ITEM_SWEEPS + FIRST_NEW_ITEM_SWEEPS * (t == 0)):
+                    drawn = slice_sample(drawn, weights, data, rng)
+                mean, shares[t, items] = self._answers(drawn, a[t], W[t], rng)
+                x[t, items] = drawn
+                answers[items] += mean / T
+
+        engine.map(extend, range(len(parts)))
+        people = SideLabels.of(labels.annotator, labels.item, labels.label, N)
+        for t in range(T):
+            weights = class_weights(W[t], x[t], "items")
+            for _ in range(NEW_ITEM_SWEEPS):
+                raise_if_cancelled()
+                a[t] = slice_sample(a[t], weights, people, rng)
+        self.label_distributions_, self.share_draws_ = answers, shares
+        self.x_draws_, self.a_draws_, self.W_draws_ = x, a, self.W_draws_[rows]
+        self.last_states_ = ()  # the chains cover only a subset of the items
 
     # ---- pairs, new items and new annotators ------------------------------------------------------------
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """Return the mean over draws of P(y | x_m, a_n); without labels of m or n, the item's shares."""
         labelled = np.append(self.n_labels_, 0)[item] > 0
-        labelled &= np.append(self.annotator_weights_, 0)[annotator] > 0
+        sizes = np.bincount(self.learned_rows_[1], minlength=len(self.annotator_weights_))
+        labelled &= np.append(np.maximum(sizes, self.annotator_weights_), 0)[annotator] > 0
         distributions = self._item_distributions(item)
         if labelled.any():
             m, n = item[labelled], annotator[labelled]
             total = np.zeros((len(m), distributions.shape[1]))
             for x, a, W in zip(self.x_draws_, self.a_draws_, self.W_draws_, strict=True):
                 weights = class_weights(W, a, "annotators")[n]
-                logits = np.einsum("eci,ei->ec", weights, with_intercept(x)[m])
+                logits = weights[:, 0] + np.einsum("eic,ei->ec", weights[:, 1:], x[m])
                 logits -= logits.max(axis=1, keepdims=True)
                 total += row_shares(np.exp(logits).astype(np.float64))
             distributions[labelled] = row_shares(total)
@@ -381,21 +528,29 @@ class LatentPositions(SampledMixin, Model):
         old = new_code[fitted.learned_rows_[0]] >= 0
         before = new_code[fitted.learned_rows_[0][old]], *fitted.learned_rows_[1:, old]
         item, person, label = map(np.concatenate, zip((item, person, label), before, strict=True))
-        self._draw_new(fitted, SideLabels.of(item, person, label, new.n_items), touched, items, people)
+        labels = SideLabels.of(item, person, label, new.n_items)
+        by_person = SideLabels.of(person, item, label, N + new.n_annotators)
+        self._draw_new(fitted, labels, by_person, touched, items, people)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[people]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
+        self.last_states_ = ()  # the chains cover other items and annotators
         if self.adjust:
             floor_unanimous(self, new.counts)
 
     def _draw_new(
-        self, fitted: Self, labels: SideLabels, touched: NDArray[np.bool_], items: Codes, people: Codes
+        self,
+        fitted: Self,
+        labels: SideLabels,
+        by_person: SideLabels,
+        touched: NDArray[np.bool_],
+        items: Codes,
+        people: Codes,
     ) -> None:
         """Draw positions of touched items and new annotators given each draw of the fit, and their answers.
 
         ``items`` and ``people`` are codes in the fit, −1 for new ones.
         """
         D, N, b = fitted.a_draws_.shape
-        by_person = SideLabels.of(labels.other, labels.owner, labels.label, N + len(people))
         rng = np.random.default_rng([fitted.seed, 1 << 20])
         x = rng.standard_normal((len(items), fitted.x_draws_.shape[2]), dtype=np.float32)
         fresh = rng.standard_normal((len(people), b), dtype=np.float32)
@@ -405,21 +560,32 @@ class LatentPositions(SampledMixin, Model):
         answers = fitted._item_distributions(items)
         total, unchanged = np.zeros_like(answers), (items >= 0) & ~touched
         for t in range(D):
+            raise_if_cancelled()
             W, a = fitted.W_draws_[t].astype(np.float64), np.concatenate([fitted.a_draws_[t], fresh])
             if len(labels.label):
                 for _ in range(NEW_ITEM_SWEEPS + FIRST_NEW_ITEM_SWEEPS * (t == 0)):
-                    x = slice_sample(x, class_weights(W, a, "annotators")[labels.other], labels, rng)
+                    x = slice_sample(x, class_weights(W, a, "annotators"), labels, rng)
                     if (people < 0).any():
-                        by_item = class_weights(W, x, "items")[by_person.other]
-                        a[N:] = slice_sample(a, by_item, by_person, rng)[N:]
+                        a[N:] = slice_sample(a, class_weights(W, x, "items"), by_person, rng)[N:]
             fresh = a[N:]
             x[unchanged] = fitted.x_draws_[t][items[unchanged]]
             self.x_draws_[t] = x
             self.a_draws_[t] = np.where((people >= 0)[:, None], fitted.a_draws_[t][people], fresh)
             if touched.any():
-                chosen, weights = sample_population(fitted.annotator_weights_, rng)
-                drawn = population_answers(x[touched], class_weights(W, a[chosen], "annotators"), weights)
-                self.share_draws_[t, touched] = drawn
-                total[touched] += drawn
+                mean, self.share_draws_[t, touched] = fitted._answers(x[touched], a, W, rng)
+                total[touched] += mean
         answers[touched] = row_shares(total[touched])
         self.label_distributions_ = answers
+
+    # ---- saving and loading ---------------------------------------------------------------------------
+
+    def _state(self) -> tuple[Header, Arrays]:
+        facts, arrays = super()._state()
+        for number, state in enumerate(self.last_states_):
+            arrays |= state.to_arrays(f"last_states_.{number}")
+        return facts | {"n_states": len(self.last_states_)}, arrays
+
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        super()._restore(facts, arrays)
+        names = map("last_states_.{}".format, range(facts["n_states"]))
+        self.last_states_ = tuple([Positions.from_arrays(arrays, name) for name in names])

@@ -282,7 +282,7 @@ class LogLinear(ConfusionModel):
         self.psi_, self.confusion_ = normalised(np.exp(log_psi)), np.exp(log_matrices(params))
         self.crowd_logits_, self.decisiveness_, self.biases_ = params.C, params.u, params.b
         self.precisions_ = params.precisions
-        self._set_fitted(annotations.annotator_load, monitor)
+        self._set_fitted(annotations, monitor)
 
     def _start(self, counts: Array, crowd: Array, precisions: Array = INITIAL_DEVIATIONS**-2.0) -> Logits:
         """Return parameters at which every annotator answers like the crowd."""

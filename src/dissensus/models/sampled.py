@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine
+from dissensus.labels.annotations import Annotations
 from dissensus.models.results import Intervals
-from dissensus.numerics import Array
+from dissensus.numerics import Array, row_shares
 from dissensus.params import Estimator, declare, fitted
 
 MIN_VARIANCE = 1e-12
 SHARES_KEY = "item shares"  # key of the answers in :meth:`SampledMixin.convergence`
 SWEEPS_PER_DRAW = 3  # thinning: one draw is stored every three sweeps
 MAX_SHARE_NUMBERS = 8_000_000  # array elements of ``share_draws_``, over all chains
-MAX_RHAT = 1.1  # largest split-R̂ at which chains count as converged
-MIN_CONVERGED_SHARE = 0.9  # share of the items on which the chains must agree
+SHARE_DRAWS = 160  # draws of the answers that are stored, over the chains of a round
+RHAT_QUANTILE = 0.9  # the split-R̂ reported is that of most items
+#: Chains are added until another run would move an item's shares by less than this, on average.
+MAX_RUN_DIFFERENCE = 0.025
+MAX_ROUNDS = 3  # of ``n_chains`` chains each, without a time limit
+
+Chain = TypeVar("Chain")
 
 
 @declare
@@ -28,11 +36,16 @@ class SampledMixin(Estimator):
 
     label_distributions_: Array = fitted("(M, P): posterior mean of the population's answers", saved=False)
     trace_: Array = fitted("the first of ``quantities_`` in each draw, chain after chain", saved=False)
-    stopped_: str = fitted("``agreement of chains`` or ``number of sweeps``", saved=False)
+    stopped_: str = fitted("``tolerance``, ``number of chains`` or ``time limit``", saved=False)
+    run_difference_: Array = fitted(
+        "mean total variation between the answers of two runs with different seeds, as a 0-d array"
+    )
     share_draws_: NDArray[np.float32] = fitted("(D, M, P): the population's answers, chain after chain")
     trace_draws_: Array = fitted("(chains, draws, quantities): ``quantities_`` in each draw")
     rhat_: Array = fitted("split-R̂ of each of ``quantities_``")
     share_rhat_: Array = fitted("(items sampled,): largest split-R̂ over the class shares of each item")
+    moves_: Array = fitted("(items sampled, P): how far another run might move the answers", saved=False)
+    sampled_: NDArray[np.int64] = fitted("the items that were sampled", saved=False)
     effective_draws_: Array = fitted("effective sample size of each of ``quantities_``")
 
     def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals:
@@ -64,11 +77,32 @@ class SampledMixin(Estimator):
         answers = {SHARES_KEY: round(rhat_of_most_items(self.share_rhat_), 3)}
         return answers | dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
 
-    @property
-    def converged_items_(self) -> float:
-        """Share of the sampled items whose class shares all have split-R̂ ≤ 1.1."""
-        self._check_fitted()
-        return float((self.share_rhat_ <= MAX_RHAT).mean())
+    def _sample_chains(
+        self, sample: Callable[[int], Chain], n_chains: int, engine: Engine, last: Sequence[Any]
+    ) -> list[Chain]:
+        """Sample chains by number, and as many again until two halves of them agree.
+
+        Short chains from different starts end in different modes, and the answer is their average. More
+        chains make it more precise; longer ones hardly do. Chains that resume ``last`` states are not added
+        to.
+        """
+        chains: list[Chain] = []
+        size = len(last) or n_chains
+        while True:
+            chains += engine.map(sample, range(len(chains), len(chains) + size))
+            self.moves_ = run_moves([row_shares(vars(chain)["answers"]) for chain in chains])
+            self.run_difference_ = run_difference(self.moves_)
+            n_rounds = len(chains) // size
+            enough = n_rounds == MAX_ROUNDS or len(chains) == 1  # unless there is a time limit
+            if self.run_difference_ <= MAX_RUN_DIFFERENCE:
+                self.stopped_ = "tolerance"
+            elif last or (enough and engine.seconds_left() == np.inf):
+                self.stopped_ = "number of chains"
+            elif engine.seconds_left(1 / n_rounds) < 0:
+                self.stopped_ = "time limit"
+            else:
+                continue
+            return chains
 
     def _diagnose(self, traces: Array) -> None:
         """Store (chains, draws, quantities) and the diagnostics of these and of ``share_draws_``."""
@@ -79,8 +113,15 @@ class SampledMixin(Estimator):
         by_chain = self.share_draws_.reshape(len(traces), -1, *self.share_draws_.shape[1:])
         self.share_rhat_ = split_rhats(by_chain).max(axis=1)
         self.trace_ = by_quantity[0].ravel()
-        agreed = rhat_of_most_items(self.share_rhat_) <= MAX_RHAT
-        self.stopped_ = "agreement of chains" if agreed else "number of sweeps"
+
+
+def sampled_items(labels: Annotations, max_sampled: int, seed: int) -> NDArray[np.int64] | None:
+    """Return a random subset of items with about ``max_sampled`` labels; None if all have no more."""
+    if labels.n_labels <= max_sampled:
+        return None
+    order = np.random.default_rng([seed, 1 << 24]).permutation(labels.n_items)
+    within = np.cumsum(np.diff(labels.item_pointers)[order]) <= max_sampled
+    return np.sort(order[: max(int(within.sum()), 1)])
 
 
 def stored_row(index: int, n: int, size: int) -> int | None:
@@ -90,6 +131,30 @@ def stored_row(index: int, n: int, size: int) -> int | None:
 
 
 # ---- convergence diagnostics ---------------------------------------------------------------------------
+
+
+def run_moves(answers: Sequence[Array]) -> Array:
+    """Return (M, P) by how much another run might move the answers, from those of the chains of one.
+
+    A mean over C chains has variance σ²/C, so two runs differ by a variance of 2 σ²/C, and two parts of a and
+    b chains by σ² (1/a + 1/b): the difference of two halves is scaled accordingly. NaN for a single chain.
+    """
+    C, half = len(answers), len(answers) // 2
+    if not half:
+        return np.full_like(answers[0], np.nan)
+    first, second = (np.mean(part, axis=0) for part in (answers[:half], answers[half:]))
+    return np.asarray((first - second) * np.sqrt((2 / C) / (1 / half + 1 / (C - half))))
+
+
+def run_difference(moves: Array) -> Array:
+    """Return the mean over items of the total variation ½ Σ_p |move|."""
+    return np.asarray(np.abs(moves).sum(axis=1).mean() / 2)
+
+
+def second_run(difference: float) -> str:
+    """Say how far the answers of another run would be from those of this one."""
+    size = "less than 0.1" if difference < 1e-3 else f"{100 * difference:.1f}"
+    return f"A second run, with another seed, would move an item's shares by {size} % on average."
 
 
 def split_rhats(chains: NDArray[np.floating[Any]]) -> Array:
@@ -109,7 +174,7 @@ def split_rhats(chains: NDArray[np.floating[Any]]) -> Array:
 
 def rhat_of_most_items(rhats: Array) -> float:
     """Return the 0.9 quantile of the items' split-R̂."""
-    return float(np.quantile(rhats, MIN_CONVERGED_SHARE, method="lower")) if len(rhats) else 1.0
+    return float(np.quantile(rhats, RHAT_QUANTILE, method="lower")) if len(rhats) else 1.0
 
 
 def effective_size(chains: Array) -> float:

@@ -27,7 +27,6 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import membership
 from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
-from dissensus.models.ordinal import best_weights
 from dissensus.models.results import ITEMS_PER_BATCH, ColumnBatches
 from dissensus.numerics import Array, batches, normalised, row_shares
 from dissensus.params import N_JOBS, SEED, fitted, flag, integer, setting
@@ -44,6 +43,16 @@ def best_prior_size(inside: NDArray[np.int64], n: NDArray[np.int64], mean: float
         return float((betaln(a + inside, b + (n - inside)) - betaln(a, b)).sum())
 
     return float(max(PRIOR_SIZES, key=log_likelihood))
+
+
+def best_weights(probabilities: Array, prior: Array) -> Array:
+    """Return (models,) the w that maximises Σ_e log Σ_j w_j P_je + Σ_j h_j log w_j, by EM; ``prior`` is h."""
+    w = np.full(len(probabilities), 1 / len(probabilities))
+    for _ in range(200):
+        part = w[:, None] * probabilities
+        part = part / np.maximum(part.sum(axis=0), 1e-300)
+        w = (part.sum(axis=1) + prior) / (probabilities.shape[1] + prior.sum())
+    return np.asarray(w)
 
 
 class LabelSets(Model):

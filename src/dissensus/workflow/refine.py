@@ -1,4 +1,4 @@
-"""Choose a model for the labels, unless one is named, and fit it."""
+"""Fit the default model for the type of the labels, or the named one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 from dissensus.engine import current, using
 from dissensus.errors import DataError, ParameterError, UnknownSettingError, did_you_mean, setting, warn
 from dissensus.evaluate import compare as comparison
-from dissensus.evaluate.compare import Choice, HeldOut, TruthCandidate
+from dissensus.evaluate.compare import HeldOut
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
+from dissensus.evaluate.truth import Choice, TruthCandidate, choose_truth
 from dissensus.labels import as_annotations, provided
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import remarks
@@ -24,22 +25,23 @@ from dissensus.labels.rows import pairs_per_item
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import gold_prior, with_gold
-from dissensus.models.sampled import MIN_CONVERGED_SHARE
-from dissensus.params import PROCESS_BYTES, Rule, check_rules, choice, size_words
+from dissensus.params import NONE, PROCESS_BYTES, Rule, check_rules, choice, real, size_words
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.layouts import with_side_tables
 
-FIT_RULES = {
-    "test_size": Rule("a float >= 0 and < 1", lambda v: 0 <= v < 1),
-    "estimate": choice("population", "annotators", "truth"),
+FIT_RULES = {"estimate": choice("population", "truth"), "minutes": real(0.0, open_low=True) | NONE}
+NUMERIC_ESTIMATES = Rule("'population' for numeric labels", lambda v: v != "truth")
+SHARE_FITTED = 0.95  # progress after the fit
+#: The default model by type of labels.
+DEFAULTS = {
+    "nominal": "pool",
+    "ordinal": "pool",
+    "numeric": "ratings",
+    "multi": "sets",
+    "pairwise": "bradley-terry",
 }
-NUMERIC_ESTIMATES = Rule("'population' or 'annotators' for numeric labels", lambda v: v != "truth")
-TEST_SIZE = 0.2  # share of the (item, annotator) pairs held out to compare models
-SHARE_COMPARED, SHARE_FITTED = 0.9, 0.95  # progress after the comparison and after the fit
-REPRESENTING_MODEL = "hpgm"  # estimates the population of a subset of the annotators
-REPRESENT_REASON = "it is the model that can estimate the population of some of the annotators"
-BASELINE = "empirical"  # smoothed counts, with which every named model is compared
-NUMERIC_BASELINE = comparison.RATING_CANDIDATES[-1]
+FAST_SETTINGS = {"n_chains": 2, "n_sweeps": 100}
+COUNTS, COUNTS_MIXTURE = "empirical", ("fmm", {"n_item_clusters": 16})  # where the annotators are unknown
 ARRAYS_IN_MEMORY = 12  # (items, classes) arrays at once while writing a result and its report, as measured
 # labels look like free text if there are at least 200 different ones, used fewer than 5 times on average
 MIN_FREE_TEXT_CLASSES, MIN_LABELS_PER_CLASS = 200, 5
@@ -47,16 +49,15 @@ MIN_FREE_TEXT_CLASSES, MIN_LABELS_PER_CLASS = 200, 5
 
 @dataclass(frozen=True)
 class Refinement(TableResult):
-    """A fitted model, its labels, and the comparison by which it was chosen."""
+    """A fitted model and its labels."""
 
     annotations: Annotations
     model: Model
-    held_out: list[HeldOut]
-    reason: str  # why the model was chosen; empty if it was named
+    reason: str  # why the model is not the default; empty if it is, or was named
     seed: int
     seconds: dict[str, float] = field(default_factory=dict)
-    test_size: float = TEST_SIZE
-    estimate: str = "population"  # or "annotators" or "truth"
+    estimate: str = "population"  # or "truth"
+    held_out: list[HeldOut] = field(default_factory=list)  # scores of the models compared, if asked for
     candidates: list[TruthCandidate] = field(default_factory=list)  # models compared for the truth
     gold: GoldAccuracy | None = None  # accuracy, if gold labels trained the model
 
@@ -98,7 +99,7 @@ class Refinement(TableResult):
         return write_run(self, path, force=force, page={"title": title or path.name})
 
 
-# ---- choosing and fitting -----------------------------------------------------------------------------
+# ---- fitting ------------------------------------------------------------------------------------------
 
 
 def fit(
@@ -112,50 +113,51 @@ def fit(
     estimate: str = "population",
     represent: Mapping[str, Any] | None = None,
     fast: bool = False,
+    minutes: float | None = None,
+    compare: bool = False,
     seed: int = 0,
     n_jobs: int = -1,
-    test_size: float = TEST_SIZE,
     output: str | Path | None = None,
     progress: ShowProgress = None,
     **reading: Any,
 ) -> Refinement:
-    """Fit the named model, or the one that predicts held-out labels best (``"auto"``).
+    """Fit the default model for the type of the labels, or the named model.
 
-    This is what ``dissensus fit`` does.
+    This is what ``dissensus fit`` does. The default for classes is :class:`dissensus.Pool`. Only where
+    smoothed counts clearly predict hidden labels better are they used instead, with a warning.
 
-    ``estimate`` is the question: how the ``"population"`` would label an item; how each of these
-    ``"annotators"`` would; or which class is the ``"truth"``. Candidates are compared by their predictions of
-    hidden labels, given the item (``"population"``) or the item and the annotator. For the truth, gold labels
-    are training data, and ``"auto"`` is ``choose_truth`` (evaluate/compare.py).
-
-    ``represent`` restricts the population to annotators with certain attributes, as in ``{"kind": "human"}``.
-    Then ``"auto"`` is HPGM, the model that supports it, and only labels of these annotators are held out.
+    ``estimate`` is the question: how the ``"population"`` would label an item, or which class is the
+    ``"truth"``. For the truth, gold labels are training data, and ``"auto"`` is ``choose_truth``.
 
     Parameters
     ----------
     labels
         Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     model
-        Name of a model, or ``"auto"``.
+        Name of a model, or ``"auto"`` for the default.
     settings
-        Settings of a named model.
+        Settings of the model.
     items, annotators
         Tables of items and annotators, as frames or paths: ids, texts, attributes.
     gold
         The correct class of some items: a mapping or pandas Series from item to class, or a frame or path
         with one row for each item. Used for training with ``estimate="truth"``, otherwise for evaluation.
     estimate
-        ``"population"``, ``"annotators"`` or ``"truth"``.
+        ``"population"`` or ``"truth"``.
     represent
-        Columns of the annotator table and their values.
+        Columns of the annotator table and their values, as in ``{"kind": "human"}``: the population consists
+        of the annotators who have them. Labels of others still inform about the items.
     fast
-        Skip sampled models: seconds instead of minutes, with approximate intervals.
+        Fewer chains: a quarter of the time, and two runs differ more.
+    minutes
+        Time limit: chains are added until they agree or until this time has passed, and the result depends on
+        the speed of the machine. None stops after three rounds; the result depends on the seed alone.
+    compare
+        Also compare the models for this type of labels on hidden labels (:func:`dissensus.compare`).
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
         Number of threads; −1 uses all cores. The result does not depend on it.
-    test_size
-        Share of (item, annotator) pairs held out for the comparison; 0 skips it for a named model.
     output
         Directory to write tables, model and report into; None writes nothing.
     progress
@@ -165,7 +167,7 @@ def fit(
         Settings of :func:`dissensus.read_annotations`, such as ``label="answer"`` or ``ignore_case=True``,
         if ``labels`` is a frame or a path.
     """
-    check_rules("fit", FIT_RULES, test_size=test_size, estimate=estimate)
+    check_rules("fit", FIT_RULES, estimate=estimate, minutes=minutes)
     annotations = as_annotations(labels) if not reading else _read(labels, reading)
     annotations = with_side_tables(annotations, items, annotators, None, ("item", "annotator"), True)
     if gold is not None:
@@ -173,45 +175,68 @@ def fit(
     check_labels(annotations, model, estimate)
     for remark in remarks(annotations):
         warn(remark)
-    if model == "auto" and settings:
-        raise ParameterError(f"{', '.join(settings)}: name the {setting('model')} that has this setting")
-    reason = ""
-    if represent:
-        option, skip = setting("represent"), setting("fast")
-        if estimate != "population":
-            raise ParameterError(f"{option} restricts the population; leave out {setting('estimate')}")
-        if fast and model == "auto":
-            raise ParameterError(
-                f"{option} needs a sampled model (hpgm), which {skip} skips; leave out {skip}"
-            )
-        if model == "auto":
-            model, reason = REPRESENTING_MODEL, REPRESENT_REASON
-        settings = {**(settings or {}), "represent": dict(represent)}
     if annotations.label_type == "numeric":
         check_rules("fit", {"estimate": NUMERIC_ESTIMATES}, estimate=estimate)
+    settings = dict(settings or {})
+    if represent and estimate != "population":
+        raise ParameterError(
+            f"{setting('represent')} restricts the population; leave out {setting('estimate')}"
+        )
     if estimate == "truth":
-        run = _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
+        run = _refine_truth(annotations, model, settings, seed, n_jobs, progress)
     else:
-        candidates = comparison.FAST_CANDIDATES if fast else comparison.CANDIDATES
-        question = {"estimate": estimate, "candidates": candidates}
+        settings |= {"represent": dict(represent)} if represent else {}
         seconds: dict[str, float] = {}
-        with shown(progress) as show:
-            with timed("compare", seconds):
-                chosen = _choose(annotations, model, settings or {}, question, seed, n_jobs, test_size, show)
-            start = SHARE_COMPARED if chosen.table else 0.0
-            with timed("fit", seconds), fit_shown(chosen.model, start, show):
-                fitted = chosen.model.fit(annotations)
-        converged = getattr(fitted, "converged_items_", 1.0)
-        if converged < MIN_CONVERGED_SHARE:
-            warn(
-                f"the chains converged for {converged:.0%} of the items (split-R̂ ≤ 1.1); the intervals of "
-                "the others combine chains that disagree; more sweeps, such as n_sweeps=1000, may help"
-            )
-        share, reason = test_size or TEST_SIZE, chosen.reason or reason
-        run = Refinement(annotations, fitted, chosen.table, reason, seed, seconds, share, estimate)
+        with timed("fit", seconds):
+            if model == "auto":
+                chosen, reason = default_model(annotations, settings, seed, n_jobs, fast)
+            else:
+                chosen, reason = build_model(model, settings, seed=seed, n_jobs=n_jobs), ""
+            _note_unused_features(chosen, annotations)
+            limited = current() if minutes is None else replace(current(), minutes=minutes)
+            with using(limited), shown(progress) as show, fit_shown(chosen, show):
+                fitted = chosen.fit(annotations)
+        run = Refinement(annotations, fitted, reason, seed, seconds, estimate)
+    if compare:
+        with timed("compare", run.seconds):
+            table = comparison.compare(annotations, seed, n_jobs=n_jobs, progress=progress).table
+        run = replace(run, held_out=table)
     if output is not None:
         run.write(output)
     return run
+
+
+def default_model(
+    annotations: Annotations, settings: Mapping[str, Any], seed: int, n_jobs: int, fast: bool = False
+) -> tuple[Model, str]:
+    """Return the default model for these labels, and the reason if it is an exception, or ``""``."""
+    name = DEFAULTS[annotations.label_type]
+    if name != "pool":
+        return build_model(name, settings, seed=seed, n_jobs=n_jobs), ""
+    settings = {**(FAST_SETTINGS if fast else {}), **settings}
+    plain = build_model(name, settings, seed=seed, n_jobs=n_jobs)
+    if annotations.anonymous:
+        mixture = build_model(*COUNTS_MIXTURE, seed=seed)
+        if comparison.is_applicable(mixture, annotations):
+            return mixture, "the annotators are unknown"
+        return build_model(COUNTS, {}), "the annotators are unknown"
+    if not comparison.is_applicable(plain, annotations):
+        many = annotations.n_classes > comparison.MAX_MATRIX_CLASSES
+        why = f"{annotations.n_classes:,} classes are too many" if many else "memory is too small"
+        return build_model(COUNTS, {}), f"{why} for the default model"
+    ahead = None if "represent" in settings else comparison.counts_ahead(annotations, seed)
+    if ahead is not None:
+        reason = f"smoothed counts predict hidden labels better ({ahead.mean:.3f} ± {ahead.error:.3f} nats)"
+        warn(f"{reason}, so they are the answer; the labels show no structure that the default could use")
+        return build_model(COUNTS, {}), reason
+    with_features = build_model(name, {"use_features": True, **settings}, seed=seed, n_jobs=n_jobs)
+    return (with_features if comparison.is_applicable(with_features, annotations) else plain), ""
+
+
+def _note_unused_features(model: Model, annotations: Annotations) -> None:
+    if n_features(annotations) and not model.uses_features:
+        others = "dirichlet-regression, ldlnm, and pool and hpgm with the setting use_features"
+        warn(f"{title_of(model)} does not use the features of the items; models that do: {others}")
 
 
 def _read(labels: Any, reading: Mapping[str, Any]) -> Annotations:
@@ -232,7 +257,7 @@ def _refine_truth(
     prior = gold_prior(annotations) if n_gold else None
     with timed("fit", seconds):
         if name == "auto":
-            chosen = comparison.choose_truth(annotations, seed, prior=prior, n_jobs=n_jobs, progress=progress)
+            chosen = choose_truth(annotations, seed, prior=prior, n_jobs=n_jobs, progress=progress)
         else:
             model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
             if not model.finds_truth:
@@ -245,7 +270,7 @@ def _refine_truth(
     with timed("gold", seconds):
         gold = gold_accuracy(annotations, chosen.model, seed=seed) if n_gold else None
     evidence: dict[str, Any] = {"estimate": "truth", "candidates": chosen.table, "gold": gold}
-    return Refinement(annotations, chosen.model, [], chosen.reason, seed, seconds, **evidence)
+    return Refinement(annotations, chosen.model, chosen.reason, seed, seconds, **evidence)
 
 
 def check_labels(annotations: Annotations, model: str, estimate: str) -> None:
@@ -278,46 +303,15 @@ def check_labels(annotations: Annotations, model: str, estimate: str) -> None:
         )
 
 
-def _choose(
-    annotations: Annotations,
-    name: str,
-    settings: Mapping[str, Any],
-    question: Mapping[str, Any],
-    seed: int,
-    n_jobs: int,
-    test_size: float,
-    progress: Progress,
-) -> Choice:
-    """Return the model to fit to all labels, and the held-out scores of the models compared."""
-
-    def show(message: str, share: float) -> None:
-        progress(message, SHARE_COMPARED * share)
-
-    shared: dict[str, Any] = {"test_size": test_size or TEST_SIZE, "progress": show}
-    if name == "auto":
-        return comparison.compare(annotations, seed, **question, n_jobs=n_jobs, **shared)
-    model = build_model(name, settings, seed=seed, n_jobs=n_jobs)
-    if n_features(annotations) and not model.uses_features:
-        others = "dirichlet-regression, ldlnm, and hpgm with the setting use_features"
-        warn(f"{title_of(model)} does not use the features of the items; models that do: {others}")
-    if not test_size:
-        return Choice(model, [], "")
-    baseline = NUMERIC_BASELINE if annotations.label_type == "numeric" else (BASELINE, {})
-    models = [model] if name == BASELINE else [model, build_model(*baseline)]
-    # one at a time: the baseline takes no time, and the model uses all threads
-    shared |= {"represent": settings.get("represent"), "n_jobs": 1}
-    return Choice(model, comparison.held_out_scores(annotations, models, seed, **shared), "")
-
-
 @contextmanager
-def fit_shown(model: Model, start: float, progress: Progress) -> Iterator[None]:
-    """Report the progress of a fit inside the block, from ``start`` to ``SHARE_FITTED`` of the work."""
-    resources, message = current(), f"fitting {title_of(model)} to all labels"
-    progress(message, start)
+def fit_shown(model: Model, progress: Progress) -> Iterator[None]:
+    """Report the progress of a fit inside the block, up to ``SHARE_FITTED`` of the work."""
+    resources, message = current(), f"fitting {title_of(model)}"
+    progress(message, 0.0)
     with shown(resources.progress) as show_iteration:
 
         def show_both(words: str, share: float) -> None:
-            progress(message, start + (SHARE_FITTED - start) * share)
+            progress(message, SHARE_FITTED * share)
             show_iteration(words, share)
 
         with using(replace(resources, progress=show_both)):

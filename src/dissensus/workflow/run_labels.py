@@ -22,7 +22,7 @@ import pyarrow as pa
 from dissensus.annotators.pseudonyms import is_pseudonymous
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.vocabulary import numpy_numbers
+from dissensus.labels.vocabulary import arrow_numbers, arrow_strings, numpy_numbers
 
 ROWS_FILE, ITEMS_FILE = "annotations.parquet", "item_table.parquet"
 ANNOTATOR_TABLE_FILE = "annotator_table.parquet"
@@ -44,16 +44,16 @@ def save_labels(labels: Annotations, folder: Path) -> None:
         "store": None if origin is None else [str(origin.path), origin.seal],
     }
     names = ("item", "annotator", "label")
-    rows: dict[str, Any] = dict.fromkeys(names, pa.array([], pa.string()))
+    rows: dict[str, Any] = dict.fromkeys(names, arrow_strings([]))
     if origin is None:
         for name, codes, vocabulary in zip(names, labels.columns, labels.vocabularies, strict=True):
-            rows[name] = pa.DictionaryArray.from_arrays(pa.array(codes), vocabulary.arrow)
+            rows[name] = pa.DictionaryArray.from_arrays(arrow_numbers(codes), vocabulary.arrow)
     table = pa.table(rows).replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
     parquet.write_table(table, folder / ROWS_FILE)
     items = labels.item_table
     if labels.gold is not None:
         items = pa.table({"item": labels.item_vocabulary.arrow}) if items is None else items
-        items = items.append_column(GOLD_COLUMN, pa.array(labels.gold))
+        items = items.append_column(GOLD_COLUMN, arrow_numbers(labels.gold))
     annotators = None if is_pseudonymous(labels) else labels.annotator_table  # attributes may identify people
     for table, name in ((items, ITEMS_FILE), (annotators, ANNOTATOR_TABLE_FILE)):
         if table is not None:

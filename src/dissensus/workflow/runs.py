@@ -35,7 +35,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.rows import join_labels
 from dissensus.labels.vocabulary import arrow_table
-from dissensus.models import RUN_SETTINGS, build_model, name_of
+from dissensus.models import RUN_SETTINGS, name_of
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.scoring import recode_classes
@@ -44,7 +44,7 @@ from dissensus.progress import shown
 from dissensus.tables import results
 from dissensus.tables.atomic import restore
 from dissensus.tables.layouts import with_side_tables
-from dissensus.workflow.refine import REPRESENT_REASON, SHARE_FITTED, Refinement, fit, fit_shown, timed
+from dissensus.workflow.refine import SHARE_FITTED, Refinement, default_model, fit, fit_shown, timed
 from dissensus.workflow.run_labels import ROWS_FILE, save_labels
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def write_selection(
     ``page`` and ``origin`` are arguments of :func:`write_run`.
     """
     seconds = {"search": selection.seconds}
-    run = Refinement(annotations, selection.model, [], "best score of the search", selection.seed, seconds)
-    page = None if page is None else {"held_out": None, "selection": selection, **page}
+    run = Refinement(annotations, selection.model, "best score of the search", selection.seed, seconds)
+    page = None if page is None else {"selection": selection, **page}
     search = {name: value for name, value in selection.to_dict().items() if name != "cells"}
     return write_run(run, directory, **origin, search=search, page=page, cells=selection.rows())
 
@@ -138,7 +138,7 @@ def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> tup
     limit, needed = current().memory, PROCESS_BYTES + REPORT_BYTES_PER_LABEL * run.annotations.n_labels
     if limit is not None and needed > limit:
         return [], f"it needs about {size_words(needed)} of memory; the limit is {size_words(limit)}"
-    settings = {"seed": run.seed, "test_size": run.test_size, **settings}
+    settings = {"seed": run.seed, **settings}
     try:
         return write_report(run.annotations, run.model, path, **settings), None
     except Exception as error:
@@ -181,23 +181,20 @@ def share_right(run: Refinement) -> float | None:
 
 def summary(run: Refinement, described: Description) -> dict[str, Any]:
     """Return the settings, scores and timings of a run as plain values."""
-    convergence, chosen_by = run.model.convergence(), "represent" if run.reason else "name"
-    if run.reason not in ("", REPRESENT_REASON):
-        chosen_by = "bounds" if run.estimate == "truth" else "held-out likelihood"
+    convergence, moved = run.model.convergence(), getattr(run.model, "run_difference_", None)
     return {
         "model": name_of(run.model),
         "estimate": run.estimate,
-        "chosen_by": chosen_by,
         "reason": run.reason or None,
         "settings": run.model.get_params(deep=False),
         "seed": run.seed,
         "intervals": run.model.intervals_are,
         "stopped": run.model.stopped_,
+        "run_difference": None if moved is None or math.isnan(moved) else round(float(moved), 5),
         "convergence": {name: value if math.isfinite(value) else None for name, value in convergence.items()},
         "iterations": len(run.model.trace_),
         "objective": float(run.model.trace_[-1]) if len(run.model.trace_) else None,
         "held_out": [row.as_row() for row in run.held_out],
-        "test_size": run.test_size,
         "candidates": [row.as_row() for row in run.candidates],
         "gold_accuracy": share_right(run),
         "gold": None if run.gold is None else run.gold.to_dict(),
@@ -221,9 +218,9 @@ class SavedRun:
 
     def evidence(self) -> dict[str, Any]:
         """Return arguments of :func:`dissensus.write_report` beside the labels and the model."""
-        defaults = {"seed": 0, "command": "", "test_size": Refinement.test_size}
+        defaults = {"seed": 0, "command": ""}
         settings = {name: self.summary.get(name, default) for name, default in defaults.items()}
-        return {"held_out": self.summary.get("held_out") or None, "selection": self.cells, **settings}
+        return {"held_out": self.summary.get("held_out") or (), "selection": self.cells, **settings}
 
 
 Read = Callable[..., Annotations]  # reads a file, with settings as keywords
@@ -289,12 +286,10 @@ def open_run(
 
 
 def posterior_of(labels: Annotations, seed: int = 0, n_jobs: int = -1) -> Model:
-    """Fit HPGM, whose draws verdicts and plans need; or another model if the labels do not allow it."""
-    if labels.label_type == "numeric":
-        return build_model("ratings", {}, seed=seed).fit(labels)
-    if labels.anonymous:
-        return fit(labels, fast=True, seed=seed, n_jobs=n_jobs).model
-    return HPGM(seed=seed, n_jobs=n_jobs).fit(labels)
+    """Fit the default model, or HPGM where the default is another one without draws that plans can use."""
+    model, _ = default_model(labels, {}, seed, n_jobs)
+    usable = isinstance(model, HPGM) or labels.label_type == "numeric" or labels.anonymous
+    return (model if usable else HPGM(seed=seed, n_jobs=n_jobs)).fit(labels)
 
 
 def reading_of(path: Path) -> dict[str, Any]:
@@ -315,7 +310,7 @@ def annotators_of(path: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) ->
     if run.labels.anonymous:
         raise DataError(f"{path}: has counts of labels, without annotators; use a file of single labels")
     if run.labels.label_type == "numeric":
-        table = annotator_table(Refinement(run.labels, run.model, [], "", seed))
+        table = annotator_table(Refinement(run.labels, run.model, "", seed))
         return {name: table[name].to_pylist() for name in table.column_names}, ""
     verdicts = annotator_verdicts(run.labels, run.model)
     return verdicts.columns(), verdicts.in_words()
@@ -348,13 +343,13 @@ def update_run(
     both = _with_both_tables(join_labels(old, recode_classes(new, old.class_vocabulary)), old, new)
     if isinstance(saved.model, HPGM) and saved.model.can_continue:
         seconds: dict[str, float] = {}
-        with timed("update", seconds), shown() as progress, fit_shown(saved.model, 0.0, progress):
+        with timed("update", seconds), shown() as progress, fit_shown(saved.model, progress):
             model = saved.model.update(new)
-        run = Refinement(both, model, [], "", seed, seconds, estimate=estimate)
+        run = Refinement(both, model, "", seed, seconds, estimate)
     else:
         parameters = saved.model.get_params(deep=False)
         settings = {name: value for name, value in parameters.items() if name not in RUN_SETTINGS}
-        run = fit(both, name_of(saved.model), settings, estimate=estimate, seed=seed, test_size=0)
+        run = fit(both, name_of(saved.model), settings, estimate=estimate, seed=seed)
     updated = {
         "from": saved.summary.get("source", str(path)),
         "n_labels": old.n_labels,

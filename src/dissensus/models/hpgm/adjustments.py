@@ -138,21 +138,6 @@ class Aliases:
         return cls(counted, rows, code, named)
 
 
-def copy_to_aliases(model: HPGM, annotations: Annotations, aliases: Aliases) -> None:
-    """Copy the results of an annotator to all aliases, which share its weight in the population."""
-    draws, code = model.draws_, aliases.code
-    fields = {name: getattr(draws, name).take(code, axis=1) for name in ("matrices", "sizes", "z")}
-    model.draws_ = replace(draws, **fields)
-    states = []
-    for state in model.last_states_:
-        from_item = np.zeros(annotations.n_labels, dtype=bool)
-        from_item[aliases.rows] = state.from_item
-        states.append(replace(state, z=state.z[code], from_item=from_item))
-    model.last_states_ = tuple(states)
-    model.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
-    model.annotator_weights_ = (model.annotator_weights_ / np.bincount(code))[code]
-
-
 # ---- finding aliases ----------------------------------------------------------------------------------
 
 

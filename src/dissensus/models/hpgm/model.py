@@ -34,32 +34,53 @@ from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
 from dissensus.models.hpgm.sampler import Data, GibbsState, HyperPriors
 from dissensus.models.results import ClusterView
-from dissensus.models.sampled import MAX_SHARE_NUMBERS, SWEEPS_PER_DRAW, SampledMixin, stored_row
+from dissensus.models.sampled import (
+    MAX_SHARE_NUMBERS,
+    SHARE_DRAWS,
+    SWEEPS_PER_DRAW,
+    SampledMixin,
+    sampled_items,
+    stored_row,
+)
 from dissensus.models.scoring import recode_classes, unfitted_rows
 from dissensus.numerics import Array, row_shares
-from dissensus.params import EMBEDDING, NONE, SEED, WEIGHT_BY, Rule, choice, fitted, flag, integer, setting
+from dissensus.params import (
+    EMBEDDING,
+    N_JOBS,
+    NONE,
+    SEED,
+    WEIGHT_BY,
+    Rule,
+    choice,
+    fitted,
+    flag,
+    integer,
+    setting,
+)
 from dissensus.tables.arrays import Arrays, Header
 
-SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps per chain; fewer from 10,000 labels on
-MIN_ITEMS_PER_CLUSTER = 25  # items per cluster from which ``item_kinds`` defaults to "many"
-LABELS_FOR_THREADS = 20_000  # labels from which threads save time
+# Number and sweeps of chains: more and shorter ones from 10,000 labels on.
+CHAINS, MORE_CHAINS, SWEEPS, FEWER_SWEEPS, MANY_LABELS = 8, 16, 200, 100, 10_000
+MIN_ITEMS_PER_CLUSTER = 5  # items per cluster from which ``item_kinds`` defaults to "many"
 MAX_DRAW_NUMBERS = 12_000_000  # array elements of ``draws_``, over all chains
 MIN_DRAWS, MAX_DRAWS = 8, 48  # whole draws stored
 UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # array elements stored about items that were not sampled
 EXTENDED_LABELS = 200_000  # labels per batch of items that were not sampled
 MAX_CO_CLUSTERED = 5_000  # annotators or items in one table of co-clustering probabilities
+LastStates = dict[str, Any]  # last states of chains to resume, by model
 REPRESENT = Rule(
     "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
 )
 
 
 class HPGM(SampledMixin, Model):
-    """Default model: clusters of items and annotators with individual variation, sampled by Gibbs.
+    """Clusters of items and annotators with individual variation, sampled by Gibbs; part of the default.
 
-    Intervals are quantiles of posterior draws. ``rhat_`` and ``effective_draws_`` say whether the chains of
-    ``quantities_`` converged. With ``use_features``, a regression of labels on features
-    (DirichletRegression, without the labels of the item itself) counts as extra labels of each item.
+    Intervals are quantiles of posterior draws. ``run_difference_`` says how far another run would move the
+    answers, and ``rhat_`` how far single chains agree about ``quantities_``. With ``use_features``, a
+    regression of labels on features (DirichletRegression, without the labels of the item itself) counts as
+    extra labels of each item.
 
     With ``adjust``, answers deviate from the posterior mean in three ways. Annotators who are found to be
     copies of one person or model under several names (aliases) count once, and a repeated label counts once
@@ -72,11 +93,16 @@ class HPGM(SampledMixin, Model):
     n_item_clusters: int = setting(20, integer(1), "Maximum number of item clusters; some may stay empty.")
     n_annotator_clusters: int = setting(20, integer(1), "Maximum number of annotator clusters.")
     _: KW_ONLY
-    n_chains: int = setting(4, integer(1), "Number of chains; ``rhat_`` says whether they agree.")
+    n_chains: int | None = setting(
+        None,
+        integer(1) | NONE,
+        "Number of chains; None is 8, or 16 from 10,000 labels on. As many are added until two halves of the "
+        "chains agree, at most twice.",
+    )
     n_sweeps: int | None = setting(
         None,
         integer(10) | NONE,
-        "Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are "
+        "Sweeps of each chain; None is 200, or 100 from 10,000 labels on. The first two fifths are "
         "burn-in; every third of the others is stored.",
     )
     weight_by: str = setting("labels", *WEIGHT_BY)
@@ -91,7 +117,7 @@ class HPGM(SampledMixin, Model):
         choice("few", "many") | NONE,
         '``"few"``: items are of a few kinds, and clusters that are not needed stay empty; use it to '
         'interpret clusters. ``"many"``: items vary continuously; clusters have about equal weights a '
-        'priori, and intervals are wider. None is ``"many"`` from 25 items per cluster on.',
+        'priori, and intervals are wider. None is ``"many"`` from 5 items per cluster on.',
     )
     max_sampled: int = setting(
         300_000, integer(1), "With more labels, a random subset of items is sampled; others follow from it."
@@ -105,9 +131,7 @@ class HPGM(SampledMixin, Model):
         "Whether to count aliases once, shrink single labels and raise unanimous shares; False: none of it.",
     )
     seed: int = setting(0, *SEED)
-    n_jobs: int = setting(
-        -1, integer(-1), "Number of threads; −1 is all cores, but one thread for fewer than 20,000 labels."
-    )
+    n_jobs: int = setting(-1, *N_JOBS)
 
     _draw_arrays = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
     _needs_annotators = True
@@ -132,7 +156,7 @@ class HPGM(SampledMixin, Model):
         needed = super().memory_needed(labels, n_threads, features)
         numbers = labels.n_items * (self.n_item_clusters + 2 * labels.n_classes)  # per draw, about items
         # one draw per chain, twice when concatenated
-        needed += 8 * max(self.n_chains - MIN_DRAWS, 0) * numbers
+        needed += 8 * max(self._chains_and_sweeps(labels)[0] - MIN_DRAWS, 0) * numbers
         if labels.n_labels <= self.max_sampled:
             return needed
         n_draws = min(MAX_DRAWS, max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // numbers))
@@ -150,53 +174,69 @@ class HPGM(SampledMixin, Model):
         return self._run_fit(labels, features=features)
 
     def _fit(
-        self, annotations: Annotations, engine: Engine, last: Sequence[GibbsState] = (), features: Any = None
+        self, annotations: Annotations, engine: Engine, last: LastStates | None = None, features: Any = None
     ) -> None:
         aliases = Aliases.of(annotations, self.adjust)
         labels = aliases.annotations
         self.hint_weights_, self.hint_mean_ = np.zeros((0, 0)), np.zeros(0)
         hints = self._learn_hints(labels, features) if self.use_features else None
         self.annotator_weights_ = self._annotator_weights(labels)
-        # sample the posterior: all items, or a subset of very many
-        if labels.n_labels <= self.max_sampled:
-            sampled, data = None, Data.of_labels(labels, hints)
-            names, rows = aliases.named, aliases.rows
-            last = [replace(state, z=state.z[names], from_item=state.from_item[rows]) for state in last]
-        else:
-            last = ()
-            order = np.random.default_rng([self.seed, 1 << 24]).permutation(labels.n_items)
-            n_items = int((np.cumsum(np.diff(labels.item_pointers)[order]) <= self.max_sampled).sum())
-            sampled = np.sort(order[: max(n_items, 1)])
-            data = Data.of_labels(labels.take_items(sampled), None if hints is None else hints[sampled])
-        sample = partial(self._sample, data, engine, last)
-        # a sweep is many short steps, between which threads wait for each other
-        on_threads = self.n_jobs != -1 or labels.n_labels >= LABELS_FOR_THREADS
-        numbers = range(self.n_chains)
-        chains = engine.map(sample, numbers) if on_threads else [*map(sample, numbers)]
-        # the posterior mean, and draws
-        n_draws = self.n_chains * len(chains[0].trace)
-        self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
-        self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
-        self.share_draws_ = np.concatenate([chain.shares for chain in chains])
-        self.draws_ = Draws.joined([chain.draws for chain in chains])
-        self.last_states_ = tuple([chain.state for chain in chains])
-        self.learned_rows_ = np.stack([data.item, data.annotator, data.label]).astype(np.int32)
-        self._diagnose(np.stack([chain.trace for chain in chains]))
-        if sampled is not None:
-            self._extend_to_unsampled(labels, sampled, hints, engine)
+        counted = {
+            key: [state.take(aliases.named, aliases.rows) for state in states]
+            for key, states in (last or {}).items()
+        }
+        self._sample_posterior(labels, engine, counted, hints)
         # adjustments relative to the posterior mean (adjustments.py)
         if self.adjust and not adjustments.shares_items(labels.item, labels.annotator):
             adjustments.shrink_single_labels(self, labels.counts)
         self._floor_unanimous(labels.counts)
         if len(aliases.rows) < annotations.n_labels:
-            adjustments.copy_to_aliases(self, annotations, aliases)
+            self._copy_to_aliases(annotations, aliases)
+
+    def _sample_posterior(
+        self, labels: Annotations, engine: Engine, last: LastStates, hints: Array | None
+    ) -> None:
+        """Sample chains about all items, or about a subset of very many; set the answers and their draws."""
+        sampled, part = sampled_items(labels, self.max_sampled, self.seed), labels
+        self.sampled_ = np.arange(labels.n_items) if sampled is None else sampled
+        states: Sequence[GibbsState] = last.get("clusters", ())
+        if sampled is not None:
+            states, part = (), labels.take_items(sampled)
+        data = Data.of_labels(part, hints if hints is None or sampled is None else hints[sampled])
+        sample = partial(self._sample, data, engine, states)
+        chains = self._sample_chains(sample, self._chains_and_sweeps(part)[0], engine, states)
+        # the posterior mean, and draws
+        n_draws = len(chains) * chains[0].n_draws
+        self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
+        self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
+        self.share_draws_ = np.concatenate([chain.shares for chain in chains])
+        self.draws_ = Draws.joined([chain.draws for chain in chains])
+        self.last_states_ = tuple([chain.state for chain in chains])
+        self.learned_rows_ = np.stack([data.item, data.annotator, data.label])
+        self._diagnose(np.stack([chain.trace for chain in chains]))
+        if sampled is not None:
+            self._extend_to_unsampled(labels, sampled, hints, engine)
+
+    def _copy_to_aliases(self, annotations: Annotations, aliases: Aliases) -> None:
+        """Copy the results of an annotator to all aliases, which share its weight in the population."""
+        draws, code = self.draws_, aliases.code
+        fields = {name: getattr(draws, name).take(code, axis=1) for name in ("matrices", "sizes", "z")}
+        self.draws_ = replace(draws, **fields)
+        states = []
+        for state in self.last_states_:
+            from_item = np.zeros(annotations.n_labels, dtype=bool)
+            from_item[aliases.rows] = state.from_item
+            states.append(replace(state, z=state.z[code], from_item=from_item))
+        self.last_states_ = tuple(states)
+        self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
+        self.annotator_weights_ = (self.annotator_weights_ / np.bincount(code))[code]
 
     def _sample(self, data: Data, engine: Engine, last: Sequence[GibbsState], number: int) -> Chain:
         """Sample one chain from its start, or from its ``last`` state.
 
         Every sweep has its own random stream, so that a chain can be resumed.
         """
-        n_sweeps = self.n_sweeps or (SWEEPS if len(data.item) < MANY_LABELS else FEWER_SWEEPS)
+        n_chains, n_sweeps = self._chains_and_sweeps(data)
         n_sweeps = max(n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else n_sweeps
         n_burn = n_sweeps // 4 if last else 2 * n_sweeps // 5
         priors = self._hyper_priors(data.M)
@@ -211,11 +251,17 @@ class HPGM(SampledMixin, Model):
             draw, rest = divmod(i - n_burn, SWEEPS_PER_DRAW)
             if draw >= 0 and not rest:
                 chain.record(draw, data, self.annotator_weights_, rng)
-            engine.step_done(i + 1, n_sweeps, number, self.n_chains)
+            engine.step_done(i + 1, n_sweeps, number, n_chains)
             if engine.checkpoints:
                 stopped = "number of sweeps" if i + 1 == n_sweeps else ""
                 engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
+
+    def _chains_and_sweeps(self, labels: Annotations | Data) -> tuple[int, int]:
+        """Return the number of chains of a round, and of sweeps of each."""
+        few = labels.n_labels < MANY_LABELS
+        defaults = (CHAINS, SWEEPS) if few else (MORE_CHAINS, FEWER_SWEEPS)
+        return self.n_chains or defaults[0], self.n_sweeps or defaults[1]
 
     def _start_chain(self, data: Data, state: GibbsState | None, n_draws: int, number: int) -> Chain:
         """Return a chain with room for ``n_draws`` draws; ``state`` None draws a start."""
@@ -225,13 +271,16 @@ class HPGM(SampledMixin, Model):
             rng = np.random.default_rng([self.seed, number])
             state = sampler.start(data, K, L, self._hyper_priors(M), rng, number)
         K, L, _ = state.theta.shape
-        least, most = -(-MIN_DRAWS // self.n_chains), -(-MAX_DRAWS // self.n_chains)
-        n_shares = min(n_draws, max(least, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
+        n_chains, _ = self._chains_and_sweeps(data)
+        least, most = -(-MIN_DRAWS // n_chains), -(-MAX_DRAWS // n_chains)
+        n_shares = min(
+            n_draws, max(least, min(SHARE_DRAWS // n_chains, MAX_SHARE_NUMBERS // (M * P * n_chains)))
+        )
         numbers = M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P  # of one draw
-        n_stored = min(n_draws, max(least, min(most, MAX_DRAW_NUMBERS // (numbers * self.n_chains))))
+        n_stored = min(n_shares, max(least, min(most, MAX_DRAW_NUMBERS // (numbers * n_chains))))
         sums, shares = (np.zeros((M, P)), np.zeros(P)), np.zeros((n_shares, M, P), np.float32)
-        trace = np.zeros((n_draws, len(QUANTITIES)))
-        return Chain(state, *sums, shares, trace, Draws.empty(n_stored, data, K, L))
+        trace = np.zeros((n_shares, len(QUANTITIES)))
+        return Chain(state, n_draws, *sums, shares, trace, Draws.empty(n_stored, data, K, L))
 
     def _hyper_priors(self, n_items: int) -> HyperPriors:
         default = "many" if n_items >= MIN_ITEMS_PER_CLUSTER * self.n_item_clusters else "few"
@@ -317,7 +366,7 @@ class HPGM(SampledMixin, Model):
         merged, last = self._with_labels(recode_classes(as_annotations(new), self.class_vocabulary_))
         return self._run_fit(merged, last=last)
 
-    def _with_labels(self, new: Annotations) -> tuple[Annotations, list[GibbsState]]:
+    def _with_labels(self, new: Annotations) -> tuple[Annotations, LastStates]:
         """Return the labels of the fit with ``new``, and the last states extended to them."""
         old = self.training_labels()
         merged = join_labels(old, new)
@@ -330,7 +379,7 @@ class HPGM(SampledMixin, Model):
         streams = [np.random.default_rng([self.seed, n, 1 << 22]) for n in range(len(self.last_states_))]
         chains = zip(self.last_states_, streams, strict=True)
         states = [sampler.extend_state(state, item, annotator, rows, shape, rng) for state, rng in chains]
-        return merged, states
+        return merged, {"clusters": states}
 
     def _with_represented(self, merged: Annotations, new: Annotations, annotator: Codes) -> Annotations:
         """Add an annotator table of who is represented: as in the fit, and new ones by their table."""

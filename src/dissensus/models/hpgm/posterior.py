@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -16,9 +17,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.engine import raise_if_cancelled
-from dissensus.labels.vocabulary import Codes
 from dissensus.models.hpgm import sampler
-from dissensus.models.hpgm.sampler import MIN_SHARE, Bools, Data, GibbsState, Ints, Record
+from dissensus.models.hpgm.sampler import MIN_COUNT, MIN_SHARE, Bools, Codes, Counts, Data, GibbsState, Record
 from dissensus.models.results import ClusterView
 from dissensus.models.sampled import stored_row
 from dissensus.numerics import Array, row_shares
@@ -35,34 +35,15 @@ QUANTITIES = ("log-likelihood", "entropy", "item clusters", "annotator clusters"
 # ---- a state in expectation ----------------------------------------------------------------------------
 
 
-def item_beliefs(
-    data: Data, rows: Array, sizes: Array, psi: Array, q_phi: Array, w: Ints, from_item: Bools
-) -> Array:
+def item_beliefs(data: Data, counts: Counts, psi: Array, q_phi: Array, w: Codes, from_item: Bools) -> Array:
     """Return (M, K) P(w_m = k | rest of the state), with π and ρ integrated out.
 
     Averages over draws vary less with these than with the drawn w (Rao–Blackwell).
     """
-    K = len(q_phi)
-    counts = sampler.annotator_counts(data, w, from_item, K)
-    totals = counts.sum(axis=1)
-    logits = np.log(psi) + sampler.item_label_scores(data, q_phi, from_item)
-    # log (r Θ_{k z_n y} + n_nky) / (r + n_nk), once for all labels of a class that an annotator gave
-    log_pi = np.log((rows + counts) / (sizes + totals)[:, None]).reshape(-1, K)
-    starts, first = np.searchsorted(data.item, np.arange(data.M + 1)), 0
-    while first < data.M:  # in batches, to save memory
-        stop = starts[first] + sampler.LABELS_PER_BATCH
-        last = max(int(np.searchsorted(starts, stop, side="right")) - 1, first + 1)
-        e = np.arange(starts[first], starts[last])
-        e = e[~from_item[e]]
-        n, cell, k = data.annotator[e], data.cell[e], w[data.item[e]]
-        # summed over n, without item m itself: one label less in the cluster of m
-        triple, pair = cell * K + k, n * K + k
-        rest = rows.take(triple) + (counts.take(triple) - 1)
-        scores = log_pi.take(cell, axis=0)
-        scores[np.arange(len(e)), k] = np.log(rest / (sizes.take(pair) + (totals.take(pair) - 1)))
-        logits[first:last] += sampler.adder(data.item[e] - first, last - first) @ scores
-        first = last
-    return sampler.softmax(logits)
+    beliefs, priors = np.empty((data.M, len(q_phi))), {"psi": psi, "q_phi": q_phi}
+    labels = sampler.by_item(data) | {"from_item": from_item, "w": w}
+    sampler.item_beliefs(**labels, **priors, **vars(counts), beliefs=beliefs)
+    return beliefs
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,38 +51,42 @@ class Expectations:
     """State with π and ρ replaced by their means, and item clusters by their probabilities."""
 
     state: GibbsState
+    counts: Counts
     beliefs: Array  # (M, K): P(w_m = k | rest of the state)
-    pi: Array  # (N, P, K): E π_nk = (r Θ_{k z_n} + n_nk) / (r + n_nk)
-    sizes: Array  # (N, K): r + n_nk
     rho: Array  # (M, P): E ρ_m = (q Φ + counts) / (q + their sum), with Φ averaged over beliefs
 
     @classmethod
-    def of(cls, data: Data, state: GibbsState, prior: tuple[Array, Array] | None = None) -> Self:
-        """Compute expectations; ``prior`` (N, P, K), (N, K) are pseudo-counts of π and their sums.
+    def of(cls, data: Data, state: GibbsState, counts: Counts | None = None) -> Self:
+        """Compute expectations; ``counts`` None are those of the state."""
+        w, from_item = state.w, state.from_item
+        q_phi = np.maximum(state.q * state.phi, MIN_COUNT)
+        counts = counts or Counts.of_state(data, state)
+        psi = np.atleast_2d(np.maximum(state.psi, MIN_COUNT))  # (M, K) with a prior for each item
+        if state.psi.ndim == 1 and data.hints is not None:
+            psi = sampler.hinted_weights(state.psi, data.hints, state.trust, state.phi)
+        beliefs = item_beliefs(data, counts, psi, q_phi, w, from_item)
+        item_counts = sampler.item_label_counts(data, from_item)
+        rho = (sampler.ordered_product(beliefs, q_phi) + item_counts) / (
+            state.q + item_counts.sum(axis=1, keepdims=True)
+        )
+        return cls(state, counts, beliefs, rho)
 
-        By default they are r Θ_{k z_n} and r.
-        """
-        w, from_item, K = state.w, state.from_item, len(state.phi)
-        q_phi = np.maximum(state.q * state.phi, MIN_SHARE)
-        if prior is None:
-            r_theta = np.maximum(state.r * state.theta, MIN_SHARE)
-            prior = sampler.row_priors(r_theta, state.z), np.full((data.N, K), state.r)
-        rows, sizes = prior
-        psi = state.psi  # (M, K) with a prior for each item
-        if psi.ndim == 1 and data.hints is not None:
-            psi = sampler.hinted_weights(psi, data.hints, state.trust, state.phi)
-        beliefs = item_beliefs(data, rows, sizes, psi, q_phi, w, from_item)
-        counts = sampler.annotator_counts(data, w, from_item, K)
-        sizes = sizes + counts.sum(axis=1)
-        pi = (rows + counts) / sizes[:, None]
-        counts = sampler.item_label_counts(data, from_item)
-        sums = state.q + counts.sum(axis=1, keepdims=True)
-        rho = (sampler.ordered_product(beliefs, q_phi) + counts) / sums
-        return cls(state, beliefs, pi, sizes, rho)
+    @cached_property
+    def pi(self) -> Array:
+        """E π_nk = (r Θ_{k z_n} + n_nk) / (r + n_nk), (N, P, K)."""
+        return self.counts.table / self.sizes[:, None]
+
+    @property
+    def sizes(self) -> Array:
+        """Sizes r + n_nk of π_nk, (N, K)."""
+        return self.counts.totals
 
     def population(self, weights: Array) -> Array:
         """Return (K, P) Σ_n v_n E π_nk."""
-        return np.asarray(np.einsum("n,npk->kp", weights, self.pi))
+        population = np.empty(self.state.phi.shape)
+        counts = {"table": self.counts.table, "inverse": self.counts.inverse}
+        sampler.mean_population(**counts, v=weights, population=population)
+        return population
 
     def items(self, population: Array) -> Array:
         """Return (M, P) Y_m = (1 − λ) Σ_k P(w_m = k) Σ_n v_n E π_nk + λ E ρ_m."""
@@ -130,7 +115,7 @@ class Expectations:
         """Draw (M, P) Y_m for intervals, from the state's w, a drawn ρ_m and a drawn population."""
         state = self.state
         counts = sampler.item_label_counts(data, state.from_item)
-        q_phi = np.maximum(state.q * state.phi, MIN_SHARE)
+        q_phi = np.maximum(state.q * state.phi, MIN_COUNT)
         rho = sampler.draw_dirichlet(q_phi.take(state.w, axis=0) + counts, rng)
         return np.asarray((1 - state.lam) * population.take(state.w, axis=0) + state.lam * rho)
 
@@ -243,7 +228,9 @@ class Draws(Record):
         for t in range(len(self)):
             rng = np.random.default_rng([seed, 1 << 21, t])
             sizes = self.sizes[t].astype(np.float64)
-            pi = sampler.draw_dirichlet(np.maximum(self.matrices[t] * sizes[:, None], MIN_SHARE), rng, axis=1)
+            pi = sampler.draw_dirichlet(
+                np.maximum(self.matrices[t] * sizes[:, None], MIN_SHARE).transpose(0, 2, 1), rng
+            ).transpose(0, 2, 1)
             beliefs, rho, lam = self.beliefs[t].astype(np.float64), self.rho[t], self.numbers[t, 2]
             M = len(beliefs)
             answers = (1 - lam) * sampler.ordered_product(beliefs, self.population[t]) + lam * rho
@@ -279,7 +266,7 @@ class Draws(Record):
         by_code = ("beliefs", "rho", "matrices", "sizes", "z")  # fields by item or annotator
         draws = replace(self, **{name: getattr(room, name) for name in by_code})
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
-        w, z = np.zeros(M, np.int64), np.zeros(N, np.int64)
+        w, z = np.zeros(M, np.int32), np.zeros(N, np.int32)
         from_item = np.zeros(len(data.item), dtype=bool)
         new = annotator < 0
         for t in range(T):
@@ -287,24 +274,26 @@ class Draws(Record):
             rng = np.random.default_rng([*seed, 1 << 20, t])
             r, q, lam, trust = self.numbers[t]
             theta, phi = self.theta[t].astype(np.float64), self.phi[t].astype(np.float64)
-            q_phi, r_theta = np.maximum(q * phi, MIN_SHARE), np.maximum(r * theta, MIN_SHARE)
-            omega = np.maximum(self.omega[t].astype(np.float64), MIN_SHARE)
-            psi = np.maximum(np.vstack([self.beliefs[t], self.psi[t]])[item].astype(np.float64), MIN_SHARE)
+            q_phi, r_theta = np.maximum(q * phi, MIN_COUNT), np.maximum(r * theta, MIN_COUNT)
+            by_class = np.ascontiguousarray(r_theta.transpose(0, 2, 1))
+            omega = self.omega[t].astype(np.float64)
+            psi = np.maximum(np.vstack([self.beliefs[t], self.psi[t]])[item].astype(np.float64), MIN_COUNT)
             if data.hints is not None:  # beliefs about items of the fit include their hints
                 psi = np.where(item[:, None] < 0, sampler.hinted_weights(psi, data.hints, trust, phi), psi)
-            z[~new] = self.z[t][annotator[~new]]
-            sizes = np.vstack([self.sizes[t], np.full(K, r)])[annotator].astype(np.float64)
+            # pseudo-counts of the annotators of the fit, and of the clusters of new ones
+            pseudo_counts = self.matrices[t].astype(np.float64) * self.sizes[t][:, None]
+            prior = np.maximum(np.concatenate([pseudo_counts, r_theta.transpose(1, 2, 0)]), MIN_COUNT)
+            sizes = np.concatenate([self.sizes[t].astype(np.float64), np.full((len(omega), K), r)])
             for _ in range(EXTENSION_SWEEPS + FIRST_EXTENSION_SWEEPS * (t == 0)):
-                counts = sampler.annotator_counts(data, w, from_item, K)
-                z[new] = sampler.draw_annotator_clusters(counts[new], r_theta, omega, rng)
-                rows = sampler.row_priors(r_theta, z)
-                pseudo_counts = self.matrices[t].astype(np.float64) * self.sizes[t][:, None]
-                rows[~new] = np.maximum(pseudo_counts[annotator[~new]], MIN_SHARE)
-                w = sampler.draw_clusters(data, rows, sizes, psi, q_phi, w, from_item, rng)
-                from_item = sampler.draw_label_sources(data, rows, sizes, q_phi, lam, w, from_item, rng)
+                z = sampler.draw_annotator_clusters(data, w, from_item, by_class, omega, rng)
+                z[~new] = self.z[t][annotator[~new]]
+                row = np.where(new, len(pseudo_counts) + z, annotator).astype(np.int32)
+                counts = Counts.of(data, prior, sizes, row, w, from_item)
+                w = sampler.draw_clusters(data, counts, psi, q_phi, w, from_item, rng)
+                from_item = sampler.draw_label_sources(data, counts, q_phi, q, lam, w, from_item, rng)
             measures = theta, phi, phi.mean(axis=0), psi, omega
             state = GibbsState(w, z, from_item, *measures, r, 1.0, q, 1.0, 1.0, 1.0, lam)
-            expected = Expectations.of(data, state, (rows, sizes))
+            expected = Expectations.of(data, state, Counts.of(data, prior, sizes, row, w, from_item))
             answers += expected.items(self.population[t].astype(np.float64))
             shares[t] = expected.drawn_items(data, self.drawn_population[t].astype(np.float64), rng)
             draws.beliefs[t], draws.rho[t], draws.z[t] = expected.beliefs, expected.rho, z
@@ -320,24 +309,26 @@ class Chain:
     """Checkpoint of a chain: the sampler's state, and sums and draws recorded so far."""
 
     state: GibbsState
+    n_draws: int
     answers: Array  # (M, P): sum of the population's answers over the draws
     prior: Array  # (P,): sum of the answers about an unseen item
-    shares: Singles  # (D, M, P): draws of the population's answers
-    trace: Array  # (D, quantities)
+    shares: Singles  # (D, M, P): draws of the population's answers, of some of the draws
+    trace: Array  # (D, quantities) of these
     draws: Draws
 
     def record(self, draw: int, data: Data, weights: Array, rng: Generator) -> None:
         """Add the current state to the sums, trace and draws, as draw number ``draw``."""
-        state, n_draws = self.state, len(self.trace)
+        state = self.state
         expected = Expectations.of(data, state)
         population = expected.population(weights)
         answers = expected.items(population)
         self.answers += answers
         # about an unseen item: (1 − λ) Σ_k ψ_k Σ_n v_n E π_nk + λ Σ_k ψ_k Φ_k
         self.prior += state.psi @ ((1 - state.lam) * population + state.lam * state.phi)
-        self.trace[draw] = expected.quantities(data, answers)
+        if (row := stored_row(draw, self.n_draws, len(self.shares))) is None:
+            return
+        self.trace[row] = expected.quantities(data, answers)
         drawn = expected.drawn_population(weights, rng)
-        if (row := stored_row(draw, n_draws, len(self.shares))) is not None:
-            self.shares[row] = expected.drawn_items(data, drawn, rng)
-        if (row := stored_row(draw, n_draws, len(self.draws))) is not None:
+        self.shares[row] = expected.drawn_items(data, drawn, rng)
+        if (row := stored_row(row, len(self.shares), len(self.draws))) is not None:
             self.draws.put(row, expected, population, drawn)

@@ -2,7 +2,6 @@
 
 function heldOutTable() {
   const rows = data.held_out;
-  if (!rows.length) return h("p", { class: "note" }, "No labels were held out, so there is no comparison of models.");
   const chance = (score) => (score === null ? null : Math.exp(score));
   const behind = ([mean, error, tied]) => (mean === null || error === null ? "" : mean === 0 ? "best" : `${decimal(mean, 3)} ± ${decimal(error, 3)}${tied ? ", tied" : ""}`);
   const lines = rows.map((row) => h("tr", { class: row.own ? "own" : null },
@@ -15,8 +14,7 @@ function heldOutTable() {
   const heads = [["Model"], ["Probability"], ["Given item and annotator", "number"], ["Gap", "number"], ["Given the item only", "number minor"], ["Gap", "number minor"]];
   const caption = `Each model predicts ${whole(rows[0].n)} held-out labels. ‘Given item and annotator’ and ‘Given the item only’ are mean log-probabilities of these labels (nats); `
     + "‘Probability’ is the first of the two, as a geometric mean. Higher is better. Gaps to the best model have standard errors, paired over items; "
-    + "models within two standard errors are tied. The table has the best model of each kind; dissensus fit --verbose lists all. In the last two columns, the models do not know who gave the label."
-    + (data.true_classes ? "" : " Unless you name a model, dissensus fit chooses by these two columns. If several models are tied, it usually takes HPGM (or its form for ordered classes).");
+    + "models within two standard errors are tied. In the last two columns, the models do not know who gave the label. The comparison does not choose the model.";
   return offered("held-out", "Held-out labels", plainTable("held-out", caption, heads, lines));
 }
 
@@ -41,8 +39,9 @@ function showData() {
 
 function showModels() {
   const copy = data.command ? copyButton(() => data.command, "Copy the command") : null;
-  section("models", "Model", `This report uses ${data.model}.`,
-    fold("Comparison of models on held-out labels", heldOutTable, "comparison"),
+  const moved = data.trace && data.trace.second_run ? ` ${data.trace.second_run}` : "";
+  section("models", "Model", `This report uses ${data.model}.${moved}`,
+    data.held_out.length ? fold("Comparison of models on held-out labels", heldOutTable, "comparison") : null,
     data.search ? fold("Search over numbers of clusters", surface, "search") : null,
     data.trace ? fold("Convergence of the fit", traceChart, "trace") : null,
     data.command ? h("h3", {}, "Command") : null,
@@ -69,7 +68,7 @@ function surface() {
 }
 
 function traceChart() {
-  const { iteration, objective, stopped } = data.trace;
+  const { iteration, objective, stopped, second_run } = data.trace;
   const [low, high] = [Math.min(...objective), Math.max(...objective)];
   const last = iteration[iteration.length - 1];
   const x = (i) => 70 + (560 * (iteration[i] - 1)) / Math.max(last - 1, 1);
@@ -81,7 +80,7 @@ function traceChart() {
     patience: "because the objective no longer improved", "end of path": "at the end of the path of prior strengths" };
   const sampled = data.intervals === "sampled";
   const rose = `The objective ${ends[0] > ends[1] ? "fell" : "rose"} from ${ends[0].toPrecision(6)} to ${ends[1].toPrecision(6)} in ${last} iterations. `;
-  const words = sampled ? `The chart shows the log-likelihood of the labels in ${last} sampled states, chain after chain. The chains ${stopped === "agreement of chains" ? "" : "do not yet "}agree; the criterion is split-R̂ ≤ 1.1 for at least 90 % of the items.`
+  const words = sampled ? `${second_run ? `${second_run} ` : ""}The chart shows the log-likelihood of the labels in ${last} sampled states, chain after chain.`
     : `${rose}The fit stopped ${reasons_[stopped] || `by ${stopped}`}.`;
   return h("div", {}, h("p", {}, words),
     svg("svg", { viewBox: "0 0 640 225", class: "plot", role: "img", "aria-label": words },
