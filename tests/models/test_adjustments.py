@@ -7,7 +7,7 @@ import dissensus as ds
 from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.models.hpgm.adjustments import Aliases, first_names
 from dissensus.models.hpgm.posterior import Expectations
-from dissensus.models.hpgm.sampler import FEW_KINDS, Data, start, sweep
+from dissensus.models.hpgm.sampler import Data, start, sweep
 from tests.helpers.cli import failure, run
 from tests.helpers.judge import seen, table
 
@@ -130,7 +130,7 @@ def posterior_mean(labels, n_sweeps=20, seed=0):
     """Average Y_m over every third sweep after the burn-in of one chain."""
     data = Data.of_labels(labels)
     weights = labels.annotator_load / labels.n_labels
-    state = start(data, 20, min(20, data.N), FEW_KINDS, np.random.default_rng([seed, 0]))
+    state = start(data, 20, min(20, data.N), np.random.default_rng([seed, 0]))
     answers = []
     for i in range(n_sweeps):
         state = sweep(state, data, np.random.default_rng([seed, 0, i]))
@@ -142,7 +142,7 @@ def posterior_mean(labels, n_sweeps=20, seed=0):
 
 @pytest.mark.parametrize("labels", [coins(), table(with_copies(crowd(), n=2))], ids=["coins", "aliases"])
 def test_unadjusted_answers_are_posterior_means(labels):
-    settings = FAST | {"n_chains": 1, "item_kinds": "few"}
+    settings = FAST | {"n_chains": 1}
     raw = ds.HPGM(adjust=False, **settings).fit(labels)
     np.testing.assert_allclose(raw.label_distributions_, posterior_mean(labels), rtol=1e-12)
     adjusted = ds.HPGM(**settings).fit(labels)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.engine import Checkpoint, Engine
-from dissensus.errors import DataError, bad_parameter, require
+from dissensus.errors import DataError, require
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
@@ -32,7 +32,7 @@ from dissensus.models.base import Model
 from dissensus.models.hpgm import adjustments, sampler
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
-from dissensus.models.hpgm.sampler import Data, GibbsState, HyperPriors
+from dissensus.models.hpgm.sampler import Data, GibbsState
 from dissensus.models.results import ClusterView
 from dissensus.models.sampled import (
     MAX_SHARE_NUMBERS,
@@ -44,30 +44,17 @@ from dissensus.models.sampled import (
 )
 from dissensus.models.scoring import recode_classes, unfitted_rows
 from dissensus.numerics import Array, row_shares
-from dissensus.params import (
-    EMBEDDING,
-    N_JOBS,
-    NONE,
-    SEED,
-    WEIGHT_BY,
-    Rule,
-    choice,
-    fitted,
-    flag,
-    integer,
-    setting,
-)
+from dissensus.params import EMBEDDING, N_JOBS, NONE, SEED, WEIGHT_BY, Rule, fitted, flag, integer, setting
 from dissensus.tables.arrays import Arrays, Header
 
 # Number and sweeps of chains: more and shorter ones from 10,000 labels on.
 CHAINS, MORE_CHAINS, SWEEPS, FEWER_SWEEPS, MANY_LABELS = 8, 16, 200, 100, 10_000
-MIN_ITEMS_PER_CLUSTER = 5  # items per cluster from which ``item_kinds`` defaults to "many"
 MAX_DRAW_NUMBERS = 12_000_000  # array elements of ``draws_``, over all chains
 MIN_DRAWS, MAX_DRAWS = 8, 48  # whole draws stored
 UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # array elements stored about items that were not sampled
 EXTENDED_LABELS = 200_000  # labels per batch of items that were not sampled
-MAX_CO_CLUSTERED = 5_000  # annotators or items in one table of co-clustering probabilities
+MAX_CO_CLUSTERED = 5_000  # annotators in one table of co-clustering probabilities
 LastStates = dict[str, Any]  # last states of chains to resume, by model
 REPRESENT = Rule(
     "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
@@ -111,13 +98,6 @@ class HPGM(SampledMixin, Model):
         REPRESENT | NONE,
         'Population to estimate, by columns of the annotator table: ``{"country": "DE"}``. Labels of the '
         "other annotators still inform about the items.",
-    )
-    item_kinds: str | None = setting(
-        None,
-        choice("few", "many") | NONE,
-        '``"few"``: items are of a few kinds, and clusters that are not needed stay empty; use it to '
-        'interpret clusters. ``"many"``: items vary continuously; clusters have about equal weights a '
-        'priori, and intervals are wider. None is ``"many"`` from 5 items per cluster on.',
     )
     max_sampled: int = setting(
         300_000, integer(1), "With more labels, a random subset of items is sampled; others follow from it."
@@ -239,7 +219,6 @@ class HPGM(SampledMixin, Model):
         n_chains, n_sweeps = self._chains_and_sweeps(data)
         n_sweeps = max(n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else n_sweeps
         n_burn = n_sweeps // 4 if last else 2 * n_sweeps // 5
-        priors = self._hyper_priors(data.M)
         name, n_draws = f"chain-{number}", -(-(n_sweeps - n_burn) // SWEEPS_PER_DRAW)
         checkpoint = engine.checkpoints.latest(name, Chain) if engine.checkpoints else None
         state = last[number] if last else None
@@ -247,7 +226,7 @@ class HPGM(SampledMixin, Model):
         chain: Chain = checkpoint.state
         for i in range(checkpoint.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
-            chain.state = sampler.sweep(chain.state, data, rng, priors)
+            chain.state = sampler.sweep(chain.state, data, rng)
             draw, rest = divmod(i - n_burn, SWEEPS_PER_DRAW)
             if draw >= 0 and not rest:
                 chain.record(draw, data, self.annotator_weights_, rng)
@@ -269,7 +248,7 @@ class HPGM(SampledMixin, Model):
         K, L = min(self.n_item_clusters, M), min(self.n_annotator_clusters, N)
         if state is None:
             rng = np.random.default_rng([self.seed, number])
-            state = sampler.start(data, K, L, self._hyper_priors(M), rng, number)
+            state = sampler.start(data, K, L, rng, number)
         K, L, _ = state.theta.shape
         n_chains, _ = self._chains_and_sweeps(data)
         least, most = -(-MIN_DRAWS // n_chains), -(-MAX_DRAWS // n_chains)
@@ -281,10 +260,6 @@ class HPGM(SampledMixin, Model):
         sums, shares = (np.zeros((M, P)), np.zeros(P)), np.zeros((n_shares, M, P), np.float32)
         trace = np.zeros((n_shares, len(QUANTITIES)))
         return Chain(state, n_draws, *sums, shares, trace, Draws.empty(n_stored, data, K, L))
-
-    def _hyper_priors(self, n_items: int) -> HyperPriors:
-        default = "many" if n_items >= MIN_ITEMS_PER_CLUSTER * self.n_item_clusters else "few"
-        return sampler.MANY_KINDS if (self.item_kinds or default) == "many" else sampler.FEW_KINDS
 
     def _annotator_weights(self, labels: Annotations) -> Array:
         """Return (N,) weights of the annotators in the population: by labels, or equal."""
@@ -463,29 +438,28 @@ class HPGM(SampledMixin, Model):
             columns[f"model_{name}_low"], columns[f"model_{name}_high"] = low, high
         return columns
 
-    def co_clustering(self, side: str = "annotators", ids: Any = None) -> Array:
-        """Return (n, n) the posterior probability that two annotators, or items, are in one cluster.
+    def co_clustering(self, ids: Any = None) -> Array:
+        """Return (n, n) the posterior probability that two annotators are in one cluster.
 
         It does not depend on how clusters are numbered.
 
         Parameters
         ----------
-        side
-            ``"annotators"`` or ``"items"``.
         ids
-            Ids to compare; None for all.
+            Annotators to compare; None for all.
         """
         self._check_fitted()
-        if not (rule := choice("annotators", "items")).holds(side):
-            raise bad_parameter("co_clustering", "side", rule.words, side)
-        vocabulary = self.annotator_vocabulary_ if side == "annotators" else self.item_vocabulary_
-        codes = np.arange(len(vocabulary)) if ids is None else vocabulary.codes(ids)
+        codes = (
+            np.arange(len(self.annotator_vocabulary_))
+            if ids is None
+            else self.annotator_vocabulary_.codes(ids)
+        )
         if (codes < 0).any():
             stranger = list(ids)[int(np.argmax(codes < 0))]
-            raise DataError(f"{side[:-1]} {stranger!r} is not in the fit; give {side} of the fit")
+            raise DataError(f"annotator {stranger!r} is not in the fit; give annotators of the fit")
         if len(codes) > MAX_CO_CLUSTERED:
-            raise DataError(f"{len(codes):,} {side} are too many; give at most {MAX_CO_CLUSTERED:,} ids")
-        return self.draws_.co_clustering(side, codes)
+            raise DataError(f"{len(codes):,} annotators are too many; give at most {MAX_CO_CLUSTERED:,} ids")
+        return self.draws_.co_clustering(codes)
 
     def to_inference_data(self) -> Any:
         """Return the draws for ArviZ: ``share`` (items, classes) and the traced ``quantities_``."""

@@ -243,16 +243,12 @@ class Draws(Record):
             information = np.einsum("npk,npk,k->n", labels, np.log(np.maximum(ratio, MIN_SHARE)), size)
             yield AnnotatorDraw(information, np.einsum("npk,kp->n", labels, by_cluster))
 
-    def co_clustering(self, side: str, codes: NDArray[np.integer]) -> Array:
-        """Return (n, n) P(i and j are in one cluster), for ``"items"`` or ``"annotators"``."""
-        # (T, n, K): probabilities of the clusters in each draw
-        shares = self.beliefs[:, codes] if side == "items" else np.eye(self.omega.shape[1])[self.z[:, codes]]
-        together = np.zeros((len(codes), len(codes)))
-        for draw in shares.astype(np.float64):
-            together += draw @ draw.T
-        together /= len(shares)
-        np.fill_diagonal(together, 1.0)
-        return together
+    def co_clustering(self, annotators: NDArray[np.integer]) -> Array:
+        """Return (n, n) P(z_i = z_j)."""
+        together = np.zeros((len(annotators), len(annotators)))
+        for z in self.z[:, annotators]:
+            together += z[:, None] == z
+        return together / len(self)
 
     def extended(self, data: Data, item: Codes, annotator: Codes, *seed: int) -> tuple[Self, Array, Singles]:
         """Extend the draws to new labels, given the parameters of the fit.

@@ -8,15 +8,15 @@ annotators:
     Θ_kl  ~ Dir(s Φ_k)                   ... as given by annotator cluster l
     π_nk  ~ Dir(r Θ_{k, z_n})            ... as given by annotator n
     ρ_m   ~ Dir(q Φ_{w_m})               label distribution specific to item m
-    w_m   ~ ψ ~ Dir(γ/K, …)              cluster of item m; clusters that are not needed stay empty
+    w_m   ~ ψ ~ Dir(γ/K, …)              cluster of item m
     z_n   ~ Ω ~ Dir(τ/L, …)              cluster of annotator n
     o_e   ~ Bernoulli(λ)                 whether label e comes from the item's ρ_m
     y_e   ~ ρ_m if o_e, else π_{n, w_m}
 
-with r, s, q ~ Gamma(1, 0.1), a ~ Gamma(2, 0.8), γ, τ ~ Gamma(1, 0.3) (shape, rate) and λ ~ Beta(1, 9). With
-many items, γ ~ Gamma(300, 10) (``MANY_KINDS``), so that clusters of items have about equal weights. Items
-vary continuously: with a small γ a few large clusters take all items, variation within them is lost, and
-intervals are too narrow however long the chains run. Clusters of equal weight act as a grid.
+with r, s, q ~ Gamma(1, 0.1), a ~ Gamma(2, 0.8), γ ~ Gamma(300, 10), τ ~ Gamma(1, 0.3) (shape, rate) and
+λ ~ Beta(1, 9). Items vary continuously, so γ is large: clusters of items have about equal weights and act as
+a grid. With a small γ a few large clusters take all items, variation within them is lost, and intervals are
+too narrow however long the chains run.
 
 Limits: r → ∞, λ = 0 is PGM; with L = 1 FMM; K = 1, λ = 1 smoothed counts; small r gives every annotator a
 separate matrix, as in Dawid and Skene.
@@ -218,15 +218,14 @@ class HyperPriors:
     s: PriorPair = (1.0, 0.1)
     q: PriorPair = (1.0, 0.1)
     a: PriorPair = (2.0, 0.8)
-    gamma: PriorPair = (1.0, 0.3)
+    gamma: PriorPair = (300.0, 10.0)
     tau: PriorPair = (1.0, 0.3)
     lam: PriorPair = (1.0, 9.0)
     trust: PriorPair = (2.0, 2.0)
     phi0: float = 2.0
 
 
-FEW_KINDS = HyperPriors()
-MANY_KINDS = HyperPriors(gamma=(300.0, 10.0))
+PRIORS = HyperPriors()
 
 
 @dataclass(frozen=True)
@@ -495,7 +494,7 @@ def draw_lambda(from_item: Bools, prior: PriorPair, rng: Generator) -> float:
 # ---- one sweep ----------------------------------------------------------------------------------------
 
 
-def sweep(state: GibbsState, data: Data, rng: Generator, priors: HyperPriors = FEW_KINDS) -> GibbsState:
+def sweep(state: GibbsState, data: Data, rng: Generator, priors: HyperPriors = PRIORS) -> GibbsState:
     """Draw every part of the state once, given the others."""
     q_phi, counts = np.maximum(state.q * state.phi, MIN_COUNT), Counts.of_state(data, state)
     psi, trust = np.maximum(state.psi, MIN_COUNT)[None], state.trust
@@ -545,7 +544,7 @@ def draw_trust(
 # ---- start of a chain ---------------------------------------------------------------------------------
 
 
-def start(data: Data, K: int, L: int, priors: HyperPriors, rng: Generator, number: int = 0) -> GibbsState:
+def start(data: Data, K: int, L: int, rng: Generator, number: int = 0) -> GibbsState:
     """Return the first state of chain ``number``: items grouped by votes, annotators in clusters.
 
     Chains start from few groups of items or from all K in turn, with annotators spread over all clusters.
@@ -561,7 +560,7 @@ def start(data: Data, K: int, L: int, priors: HyperPriors, rng: Generator, numbe
     measures = np.tile(phi0, (K, L, 1)), np.tile(phi0, (K, 1)), phi0, np.full(K, 1 / K), np.full(L, 1 / L)
     numbers = 5.0, 5.0, 5.0, 2.0, 3.0, 3.0, 0.05  # r, s, q, a, γ, τ, λ
     state = GibbsState(w, z, from_item, *measures, *numbers)
-    return draw_measures(data, state, priors, rng)
+    return draw_measures(data, state, PRIORS, rng)
 
 
 def extend_state(
