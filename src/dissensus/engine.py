@@ -173,6 +173,7 @@ class Engine:
     done: dict[int, int] = field(default_factory=dict)  # iterations, by chain
     stage: int = 0  # number of the model that is fitted, if a fit consists of several
     n_stages: int = 1
+    stage_opened: float = field(default_factory=time.monotonic)
     checkpoints: Any = None  # where states are kept during a fit (large/checkpoints.py)
     started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
     unused: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # memory of arrays, by shape and type
@@ -248,11 +249,17 @@ class Engine:
         """Begin to fit the next of several models."""
         self.stage += 1
         self.done, self.started = {}, None
+        self.stage_opened = time.monotonic()
 
     def seconds_left(self, share: float = 0.0) -> float:
-        """Return the time left once ``share`` of the work so far is done again; infinite without a limit."""
-        used = time.monotonic() - self.opened
-        return np.inf if self.minutes is None else 60 * self.minutes - (1 + share) * used
+        """Return the time left to this model once ``share`` of its work so far is done again.
+
+        It is infinite without a limit. Each of several models has the same part of the time.
+        """
+        if self.minutes is None:
+            return np.inf
+        now, limit = time.monotonic(), 60 * self.minutes * (self.stage + 1) / self.n_stages
+        return limit - (now - self.opened) - share * (now - self.stage_opened)
 
     def _display(self) -> Progress:
         """Return the caller's function, or a display that names the fit."""

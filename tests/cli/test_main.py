@@ -21,6 +21,7 @@ HEAVY = {"numpy", "scipy", "pandas", "pyarrow", "narwhals", "sklearn", "torch", 
 SHOWN = ["--model", "pgm", "-k", "6", "-l", "4"]  # slow enough for its progress to be shown
 # A fit that would take minutes: no tolerance, many iterations, many restarts.
 ENDLESS = ["--model", "fmm", "-k", "60", "-s", "n_restarts=200", "-s", "tol=0", "-s", "max_iter=100000"]
+ENDLESS_DEFAULT = ["-s", "n_sweeps=1000000"]
 
 
 def start(*words: Any, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
@@ -106,11 +107,12 @@ def test_terminal_shows_progress_and_then_the_result(votes: Path, tmp_path: Path
     assert child.exitstatus == 0
 
 
+@pytest.mark.parametrize("words", [ENDLESS, ENDLESS_DEFAULT], ids=["fmm", "default"])
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopped_fit_leaves_nothing_behind(
-    votes: Path, tmp_path: Path, sent: signal.Signals, code: int
+    votes: Path, tmp_path: Path, sent: signal.Signals, code: int, words: list[str]
 ) -> None:
-    child = terminal("fit", votes, *ENDLESS, "-o", "refined", cwd=tmp_path)
+    child = terminal("fit", votes, *words, "-o", "refined", cwd=tmp_path)
     child.expect("fitting ")
     child.kill(sent)
     child.expect(pexpect.EOF)

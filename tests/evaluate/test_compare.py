@@ -152,6 +152,8 @@ def test_fit_uses_counts_that_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None
         run = ds.fit(labels)
     assert isinstance(run.model, EmpiricalDistribution)
     assert run.reason == "smoothed counts predict hidden labels better (0.123 ± 0.010 nats)"
+    with pytest.warns(DissensusWarning, match="fitted instead of the default, without n_item_clusters="):
+        ds.fit(labels, settings={"n_item_clusters": 4})
     # not where a population is asked for, which counts do not know
     model, reason = default_model(labels, {"represent": {"group": "a"}}, 0, 1)
     assert (name_of(model), reason) == ("pool", "")

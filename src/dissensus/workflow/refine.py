@@ -190,6 +190,9 @@ def fit(
         with timed("fit", seconds):
             if model == "auto":
                 chosen, reason = default_model(annotations, settings, seed, n_jobs, fast)
+                if reason and settings:
+                    named = ", ".join(setting(name) for name in settings)
+                    warn(f"{title_of(chosen)} is fitted instead of the default, without {named}")
             else:
                 chosen, reason = build_model(model, settings, seed=seed, n_jobs=n_jobs), ""
             _note_unused_features(chosen, annotations)

@@ -7,8 +7,7 @@ learned. FMM, smoothed counts, Dawid–Skene's matrices, CBCC and PGM are limits
 
 The answer for an item is the mean of the population's answer over the draws of several chains, apart from the
 adjustments of adjustments.py; its interval is given by two quantiles of the draws. Numbers of clusters are
-upper bounds: clusters that are not needed stay empty (with many kinds of items all are used), so that nothing
-has to be searched.
+upper bounds, so that nothing has to be searched.
 """
 
 from __future__ import annotations
