@@ -20,6 +20,7 @@ from scipy.stats import binom
 import dissensus as ds
 from dissensus._version import __version__
 from dissensus.evaluate.bootstrap import Interval, Resamples
+from dissensus.evaluate.compare import is_applicable
 from dissensus.evaluate.recovery import Design, additive, best_in_hindsight
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pairs_per_item
@@ -44,7 +45,7 @@ POOL = 8  # labels of an item from which the shown ones are drawn
 MIN_RESERVED = 4  # other labels that an item needs
 MIN_ITEMS = 90  # items with enough labels that a dataset needs
 LABELS_SHOWN = (1, 2, 4, 8)
-N_DRAWS, N_SPLITS = 2, 5
+N_DRAWS, N_SPLITS = 4, 5
 CUTS = (150, 250, 400)  # items that datasets are cut to for the intervals
 HIDDEN_DATASETS = ("jq1", "jq2", "jq3", "weather_sentiment_amt", "weather_sentiment_cf")
 TWICE_DATASETS = ("jq1", "jq3", "gwsd", "weather_sentiment_amt", "hs_brexit", "rte")
@@ -66,7 +67,7 @@ def rivals() -> list[Model]:
 
 def rival_estimates(annotations: Annotations, n_labels: int, draw: int) -> Values:
     """Measure the KL of every item in one draw, for smoothed counts and all rivals of the default."""
-    design = Design.of(annotations, POOL, MIN_RESERVED, 0, 1e-5)
+    design = Design.of(annotations, POOL, MIN_RESERVED, draw, 1e-5)
     labels = design.shown(n_labels, draw)
     estimates = {"counts": additive(labels.counts, best_in_hindsight(design, [labels.counts]))}
     for model in rivals():
@@ -76,10 +77,17 @@ def rival_estimates(annotations: Annotations, n_labels: int, draw: int) -> Value
     return {name: np.round(design.divergence(table), 5).tolist() for name, table in estimates.items()}
 
 
+def default(labels: Annotations, seed: int) -> ds.Pool:
+    """Return the model that ``fit`` fits, which uses the texts of the items if there are any."""
+    with_texts = ds.Pool(use_features=True, seed=seed)
+    return with_texts if is_applicable(with_texts, labels) else ds.Pool(seed=seed)
+
+
 def default_estimate(annotations: Annotations, n_labels: int, draw: int) -> Values:
     """Measure the KL of every item and the coverage in one draw, for the default."""
-    design = Design.of(annotations, POOL, MIN_RESERVED, 0, 1e-5)
-    model = ds.Pool(seed=draw).fit(design.shown(n_labels, draw))
+    design = Design.of(annotations, POOL, MIN_RESERVED, draw, 1e-5)
+    shown = design.shown(n_labels, draw)
+    model = default(shown, draw).fit(shown)
     rows = np.round(design.divergence(model.label_distributions_), 5).tolist()
     return {"default": rows, "coverage": coverage(model, design)}
 
@@ -177,15 +185,16 @@ def unanimity(folder: Path) -> Values:
 HEAD = """# The default model
 
 Written by `python -m experiments.default` (dissensus {version}). The default of `dissensus fit` is the pool
-of HPGM and latent positions, with nothing selected. All other models are shown at the setting that turned
-out best, which is not known in advance.
+of HPGM and latent positions, with nothing selected; in the first two parts it uses the texts of the items
+where a dataset has them. All other models are shown at the setting that turned out best, which is not known
+in advance.
 """
 
 FEW = """
 ## Few labels
 
-R labels are shown of every item that has at least {min_labels} ({draws} draws); the others are reserved.
-The table shows the mean KL(reserved ‖ estimate). "Best other" is the best of smoothed counts, FMM, PGM,
+R labels are shown of every item that has at least {min_labels}. Of its labels, {pool} may be shown, and the
+others are reserved; each of {draws} draws divides the labels anew. The table shows the mean KL(reserved ‖ estimate). "Best other" is the best of smoothed counts, FMM, PGM,
 Dawid–Skene and CBCC, each at its best setting. The oracle knows the distribution of the items (drawn from a
 fit to all labels) and computes exact posteriors. It does not know who gave a label, so a model that uses the
 annotators can have a lower KL. Differences have 95 % intervals over paired resamples of items and draws.
@@ -309,6 +318,7 @@ def few_part(data: Path, measurements: Measurements) -> str:
     head = ("dataset", "R", "default", "best other", "which", "counts", "oracle", "difference", "")
     return FEW.format(
         min_labels=POOL + MIN_RESERVED,
+        pool=POOL,
         draws=N_DRAWS,
         table=table(head, [cell.line() for cell in cells]),
         n=len(cells),

