@@ -32,9 +32,9 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp, xlogy
 
+from dissensus.compiled import Loop
 from dissensus.models.hpgm.posterior import Draws
 from dissensus.numerics import Array, Indices, Mask
 
@@ -52,6 +52,13 @@ MIN_CLUSTER_MEMBERS, MIN_CLUSTER_SHARE = 3, 0.02  # other members that an explai
 INDIVIDUAL_WEIGHT = 0.02  # prior weight of an individual confusion matrix among the non-spam explanations
 SPAM_SHARE_PRIOR = (1.0, 9.0)  # Beta prior of the share of spammers
 MIN_MASS = 1e-12
+
+evidence_bounds = Loop(
+    "evidence_bounds", "N E P K S", ends="int64 N", label="int32 E", q="float64 E K", theta="float64 P K",
+    sizes="float64 K", strengths="float64 S", base="float64 S P K", base_sizes="float64 S K",
+    means="float64 P K", counts="float64 P K", totals="float64 K", bounds="float64 S N", strength="float",
+    rounds="float",
+)  # fmt: skip
 
 
 def spam_at_even_odds(log_careful: Array, log_spam: Array) -> Array:
@@ -108,7 +115,7 @@ def log_beta_ratio(counts: Array, alpha: Array, axis: int) -> Array:
 
 @dataclass(frozen=True)
 class LabelSample:
-    """Labels examined, as codes of item, annotator and class, (E,) each."""
+    """Labels examined, as codes of item, annotator and class, (E,) each; sorted by annotator."""
 
     item: Indices
     annotator: Indices
@@ -117,34 +124,27 @@ class LabelSample:
     P: int  # classes
 
     @cached_property
-    def cell(self) -> Indices:
-        """(E,): annotator · P + label."""
-        return self.annotator * self.P + self.label
-
-    @cached_property
-    def cell_sums(self) -> csr_array:
-        """(N P, E) matrix that adds up the labels of each cell."""
-        E = len(self.cell)
-        return csr_array((np.ones(E), (self.cell, np.arange(E))), shape=(self.N * self.P, E))
+    def counts(self) -> Array:
+        """(N, P): number of labels of each class by each annotator."""
+        cell = self.annotator * self.P + self.label
+        return np.bincount(cell, minlength=self.N * self.P).astype(np.float64).reshape(self.N, self.P)
 
     def bound(self, q: Array, theta: Array, strengths: tuple[float, ...] = CLUSTER_PRIOR_STRENGTHS) -> Array:
         """Return (N,): the bound on log P(labels) for item kinds ``q`` (E, K), averaged over ``strengths`` c.
 
         The answers have the prior π_nk ~ Dir(c Θ_k), with ``theta`` (P, K).
         """
-        P, K = theta.shape
-        alpha = theta * np.median(strengths)
-        counts = np.zeros((self.N, P, K))
-        for _ in range(BOUND_ITERATIONS):
-            means = alpha + counts
-            means /= means.sum(axis=1, keepdims=True)
-            c = q * means.reshape(-1, K)[self.cell]
-            c /= np.maximum(c.sum(axis=1, keepdims=True), 1e-300)
-            counts = np.asarray(self.cell_sums @ c).reshape(self.N, P, K)
-        spread = (c * np.log(np.maximum(q, 1e-300) / np.maximum(c, 1e-300))).sum(axis=1)
-        entropy = np.bincount(self.annotator, spread, minlength=self.N)
-        parts = [log_beta_ratio(counts, theta * c, axis=1).sum(axis=1) for c in strengths]
-        return np.asarray(entropy + logsumexp(parts, axis=0) - np.log(len(parts)))
+        theta, values = np.ascontiguousarray(theta, np.float64), np.array(strengths, dtype=np.float64)
+        sizes = theta.sum(axis=0)
+        bounds = np.empty((len(values), self.N))
+        scratch = {"means": np.empty_like(theta), "counts": np.empty_like(theta), "totals": np.empty_like(sizes)}
+        evidence_bounds(
+            ends=self.counts.sum(axis=1).astype(np.int64).cumsum(), label=self.label.astype(np.int32),
+            q=np.ascontiguousarray(q, np.float64), theta=theta, sizes=sizes, strengths=values,
+            base=gammaln(np.multiply.outer(values, theta)), base_sizes=gammaln(np.outer(values, sizes)),
+            bounds=bounds, strength=float(np.median(values)), rounds=float(BOUND_ITERATIONS), **scratch,
+        )  # fmt: skip
+        return np.asarray(logsumexp(bounds, axis=0) - np.log(len(bounds)))
 
 
 def draw_evidence(draws: Draws, t: int, sample: LabelSample, weights: Array, nu: Array) -> list[Array]:
@@ -175,11 +175,10 @@ def draw_evidence(draws: Draws, t: int, sample: LabelSample, weights: Array, nu:
     n_labels = np.bincount(z[sample.annotator], minlength=draws.omega.shape[1])[clusters]
     is_informative = informative_clusters(mixed, size, members, n_labels)
     prior = np.maximum(mixed.transpose(1, 2, 0), 1e-4)  # (L, P, kinds)
-    counts = np.asarray(sample.cell_sums.sum(axis=1), dtype=np.float64).reshape(N, P)
     # explanations as pairs (log w, log P): an individual matrix, informative clusters; and spam
     individual = sample.bound(q @ answer, np.tile(nu[:, None], (1, P)), (P,))
     careful = [(np.full(N, np.log(INDIVIDUAL_WEIGHT)), individual)]
-    spam = [(np.zeros(N), log_item_free(counts, nu))]
+    spam = [(np.zeros(N), log_item_free(sample.counts, nu))]
     for i in np.flatnonzero(np.isfinite(log_omega).any(axis=0)):
         log_weight = np.log(1 - INDIVIDUAL_WEIGHT) if is_informative[i] else 0.0
         explanation = log_weight + log_omega[:, i], sample.bound(q, prior[i])
@@ -196,7 +195,7 @@ def _beliefs_without_label(draws: Draws, t: int, sample: LabelSample, beliefs: A
     N, P, lam = sample.N, sample.P, draws.numbers[t, 2]
     b = beliefs[sample.item]
     sizes = draws.sizes[t][:, used].astype(np.float64)[sample.annotator]
-    pi = draws.matrices[t][:, :, used].astype(np.float64).reshape(N * P, -1)[sample.cell]
+    pi = draws.matrices[t][:, :, used].astype(np.float64).reshape(N * P, -1)[sample.annotator * P + sample.label]
     without = np.maximum(pi * sizes - b, 0.01 * pi) / np.maximum(sizes - b, 0.01)
     item_shares = draws.rho[t][sample.item, sample.label].astype(np.float64)
     q = b / np.maximum((1 - lam) * without + lam * item_shares[:, None], MIN_MASS) + MIN_MASS

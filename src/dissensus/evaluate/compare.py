@@ -56,8 +56,8 @@ PAIR_CANDIDATES: Candidates = (("bradley-terry", {}),)
 SET_CANDIDATES: Candidates = (("sets", {}), ("sets", {"dependence": False}))
 
 COMPARED_SHARE = 0.2  # share of the (item, annotator) pairs hidden for a comparison
-GUARD_SHARE, GUARD_LABELS = 0.1, 10_000  # pairs hidden, and labels used at most, by the guard
-GUARD_SETTINGS = {"n_chains": 2, "n_sweeps": 60}  # of HPGM in the guard
+GUARD_SHARE, GUARD_LABELS = 0.1, 6_000  # pairs hidden, and labels used at most, by the guard
+GUARD_SETTINGS = {"n_chains": 2, "n_sweeps": 40}  # of HPGM in the guard
 MIN_HIDDEN_PAIRS = 20  # fewest hidden pairs for a comparison
 MAX_MATRIX_CLASSES = 100  # larger confusion matrices cannot be estimated from the labels and take minutes
 MAX_COMPARED_LABELS = 50_000  # labels used in a comparison

@@ -53,7 +53,7 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 LEAPFROG_STEPS, TARGET_ACCEPTANCE = 3, 0.8  # of a Hamiltonian step
-SLICE_UNIFORMS = 24  # for the level, and for as many angles as a slice tries, less one
+SLICE_UNIFORMS = 12  # for the level, and for as many angles as a slice tries, less one
 ITEM_SLICES = 2  # slices of the items' positions in a sweep
 LANES = 8  # numbers that the compiled loops compute together
 MAX_POPULATION_ANNOTATORS = 100  # annotators who represent the population in one draw
@@ -282,10 +282,10 @@ class LatentPositions(SampledMixin, Model):
     n_annotator_dimensions: int = setting(8, integer(1), "Dimensions of annotators; extra ones shrink to 0.")
     _: KW_ONLY
     n_chains: int = setting(
-        2, integer(1), "Number of chains; as many are added until two halves of them agree, at most twice."
+        8, integer(1), "Number of chains; as many are added until two halves of them agree, at most twice."
     )
     n_sweeps: int = setting(
-        200, integer(10), "Sweeps per chain. Two fifths are burn-in; every third of the others is stored."
+        100, integer(10), "Sweeps per chain. Two fifths are burn-in; every third of the others is stored."
     )
     weight_by: str = setting("labels", *WEIGHT_BY)
     max_sampled: int = setting(
