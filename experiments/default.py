@@ -194,10 +194,11 @@ FEW = """
 ## Few labels
 
 R labels are shown of every item that has at least {min_labels}. Of its labels, {pool} may be shown, and the
-others are reserved; each of {draws} draws divides the labels anew. The table shows the mean KL(reserved ‖ estimate). "Best other" is the best of smoothed counts, FMM, PGM,
-Dawid–Skene and CBCC, each at its best setting. The oracle knows the distribution of the items (drawn from a
-fit to all labels) and computes exact posteriors. It does not know who gave a label, so a model that uses the
-annotators can have a lower KL. Differences have 95 % intervals over paired resamples of items and draws.
+others are reserved; each of {draws} draws divides the labels anew. The table shows the mean
+KL(reserved ‖ estimate). "Best other" is the best of smoothed counts, FMM, PGM, Dawid–Skene and CBCC, each at
+its best setting. The oracle knows the distribution of the items (drawn from a fit to all labels) and computes
+exact posteriors. It does not know who gave a label, so a model that uses the annotators can have a lower KL.
+Differences have 95 % intervals over paired resamples of items and draws.
 
 {table}
 

@@ -18,7 +18,7 @@ from dissensus.evaluate.compare import TIE_STANDARD_ERRORS, held_out_scores
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows
 from dissensus.evaluate.truth import choose_truth
 from dissensus.metrics import accuracy_rows, brier, calibration_error, log_loss
-from dissensus.models.calibration import MISLEADING_SHARE, calibrated
+from dissensus.models.calibration import LIMITS, MISLEADING_SHARE, calibrated
 from dissensus.models.confusion import gold_prior
 from dissensus.numerics import Array
 from dissensus.params import with_settings
@@ -50,6 +50,7 @@ CANDIDATES: dict[str, Any] = {
 CORRELATED_MODELS = ("EBCC", "EBCC, damped")  # models in which errors of annotators are correlated
 DEFAULT = "the default"
 SHARES = "vote shares"  # the reference for probabilities
+FITTED = "the default, fitted to gold"  # the best that its calibration can reach
 MISLEADING_SHARES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1)  # values of λ that are compared
 GOLD_SHARES, GOLD_DRAWS = (0.05, 0.1, 0.2), 5
 EVEN = "even"  # the same number of gold items in each class
@@ -72,6 +73,16 @@ def probability_scores(annotations: ds.Annotations, probabilities: Array) -> lis
     return [metric(gold, probabilities[items]) for metric in (log_loss, brier, calibration_error)]
 
 
+def fitted_to_gold(annotations: ds.Annotations, default: Any) -> Array:
+    """Return the probabilities with the limit and λ that have the lowest log loss on the gold labels."""
+    tables = (
+        calibrated(default.posterior_, default.n_labels_, float(limit), misleading=share)
+        for limit in LIMITS
+        for share in MISLEADING_SHARES
+    )
+    return min(tables, key=lambda table: probability_scores(annotations, table)[0])
+
+
 def candidates(annotations: ds.Annotations) -> Values:
     """Measure the accuracy of every candidate and of the default, and the quality of their probabilities.
 
@@ -84,7 +95,7 @@ def candidates(annotations: ds.Annotations) -> Values:
     values: Values = {name: accuracy(annotations, model) for name, model in fitted.items()}
     fitted[SHARES] = ds.EmpiricalDistribution().fit(annotations)
     tables = {name: model.label_distributions_ for name, model in fitted.items()}
-    tables |= {"uncalibrated": default.posterior_}
+    tables |= {"uncalibrated": default.posterior_, FITTED: fitted_to_gold(annotations, default)}
     values["scores"] = {name: probability_scores(annotations, table) for name, table in tables.items()}
     fit = default.posterior_, default.n_labels_, float(default.evidence_limit_)
     by_share = (calibrated(*fit, misleading=share) for share in MISLEADING_SHARES)
@@ -255,7 +266,8 @@ The posteriors of the models are overconfident, so probabilities are [calibrated
 Log loss is the mean of −log P(gold class), with probabilities of at least 0.0001. The Brier score is the sum
 of squared differences from the gold class. ECE is the expected calibration error: items are put into 10 bins
 of equal width by their largest probability, and the differences between accuracy and mean largest probability
-are averaged over items. "Vote shares" is the model `empirical`.
+are averaged over items. "Vote shares" is the model `empirical`. "Fitted to gold" chooses limit and λ for the
+lowest log loss on the gold labels of each dataset: calibration of this form cannot reach a lower one.
 
 {scores}
 
@@ -408,7 +420,7 @@ def traps_table(traps: Mapping[float, Values]) -> str:
 def scores_table(results: Mapping[str, Values]) -> str:
     """Tabulate the mean accuracy and the mean quality of the probabilities of all models."""
     rows = []
-    for model in (SHARES, *CANDIDATES, "uncalibrated", DEFAULT):
+    for model in (SHARES, *CANDIDATES, "uncalibrated", DEFAULT, FITTED):
         scores = np.mean([values["scores"][model] for values in results.values()], axis=0)
         title = "the default, not calibrated" if model == "uncalibrated" else model
         rows.append(line(title, *(f"{score:.3f}" for score in scores)))
