@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from dissensus.labels.simulation import TAIL_SIGMA, assign, draw
+from dissensus.labels.simulation import LONG_TAIL_SIGMA, assign, draw
 
 LABELS_PER_ITEM = 5
 LABELS_PER_ANNOTATOR = 1000  # mean; the median is a third of it
@@ -44,7 +44,7 @@ class SimulatedCrowd:
         K, L = self.n_item_clusters, self.n_annotator_clusters
         theta = rng.dirichlet(np.full(self.n_classes, self.alpha), size=(K, L))
         z = rng.integers(0, L, self.n_annotators)
-        weights = rng.lognormal(0, TAIL_SIGMA, self.n_annotators)
+        weights = rng.lognormal(0, LONG_TAIL_SIGMA, self.n_annotators)
         return theta, z, weights, rng
 
     def write(self, folder: Path) -> np.ndarray:

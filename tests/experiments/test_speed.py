@@ -3,8 +3,11 @@
 import json
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from benchmarks import speed
 
@@ -34,3 +37,8 @@ def test_the_latest_figures_are_shown_with_their_limits(tmp_path: Path, monkeypa
     assert "| broken | exit status | 3.00 | at most 0 | **missed** |" in page
     stored = (tmp_path / "speed.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["benchmark"] for line in stored] == ["broken", "timed", "timed"]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("[!_]*.py")))
+def test_every_benchmark_can_be_imported(name: str) -> None:
+    import_module(f"benchmarks.{name}")
