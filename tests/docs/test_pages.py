@@ -119,6 +119,7 @@ def test_accuracies_on_the_page_of_models_are_those_of_the_results() -> None:
 
 def test_numbers_of_chains_are_those_of_the_code() -> None:
     from dissensus.models.hpgm.model import CHAINS, FEWER_SWEEPS, MANY_LABELS, MORE_CHAINS, SWEEPS
+    from dissensus.models.latent import LatentPositions
     from dissensus.models.sampled import MAX_ROUNDS, MAX_RUN_DIFFERENCE
     from dissensus.workflow.refine import FAST_SETTINGS
 
@@ -127,7 +128,7 @@ def test_numbers_of_chains_are_those_of_the_code() -> None:
         for name in ("choosing", "mathematics")
     }
     chains = f"of {CHAINS} chains ({MORE_CHAINS} from {MANY_LABELS:,} labels on)"
-    assert chains in words["choosing"]
+    assert f"{chains} of HPGM, or {LatentPositions().n_chains} of latent positions" in words["choosing"]
     assert chains.replace(" chains", "") in words["mathematics"]
     assert f"at most {100 * MAX_RUN_DIFFERENCE:g} % on average" in words["choosing"]
     assert f"at most {MAX_RUN_DIFFERENCE:g}, or after" in words["mathematics"]
