@@ -117,6 +117,17 @@ def test_ebcc_is_used_if_only_log_linear_drifts() -> None:
     assert right["EBCC"] > right["LogLinear"] + 0.05
 
 
+def test_a_class_without_labels_does_not_drift() -> None:
+    rng = np.random.default_rng(0)
+    item, annotator = np.indices((100, 12))
+    label = np.where(rng.random(item.shape) < 0.75, item % 3, rng.integers(3, size=item.shape))
+    columns = item.ravel(), annotator.ravel(), np.array(["a", "b", "c"])[label.ravel()]
+    for classes in (["a", "b", "c"], ["a", "b", "c", "unused"]):
+        choice = choose_truth(ds.Annotations.from_arrays(*columns, classes=classes))
+        assert not any(row.drifts for row in choice.table)
+        assert isinstance(choice.model, ds.LogLinear)
+
+
 def test_agreement_and_drift_by_hand() -> None:
     rows = [(0, 0, 0), (0, 1, 0), (0, 2, 1), (1, 0, 0), (1, 1, 1), (2, 0, 1), (2, 1, 1), (2, 2, 1)]
     row = choose_truth(crowd(rows, 2)).table[2]

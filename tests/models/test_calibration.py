@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus.metrics import log_loss
-from dissensus.models.calibration import LIMITS, calibrated, evidence_limit
+from dissensus.models.calibration import LIMITS, MISLEADING_SHARE, calibrated, evidence_limit
 from tests.helpers.small_graphs import crowd
 
 Array = NDArray[np.float64]
@@ -33,6 +33,13 @@ def test_calibration_changes_no_answer() -> None:
     assert_array_equal(result.argmax(axis=1), posterior.argmax(axis=1))
     assert_array_equal(result[::50, 0], result[::50, 1])
     assert_array_equal(result > 0, posterior > 0)
+
+
+@pytest.mark.parametrize("model", [ds.CBCC(), ds.DawidSkene(), ds.EBCC(), ds.IBCC(), ds.LogLinear()], ids=repr)
+def test_no_item_without_gold_is_certain(model: ds.DawidSkene) -> None:
+    m, n = np.indices((20, 80))  # all annotators agree: posteriors underflow
+    labels = ds.Annotations.from_arrays(m.ravel(), n.ravel(), m.ravel() % 3)
+    assert model.fit(labels).label_distributions_.max() <= 1 - MISLEADING_SHARE * 2 / 3 + 1e-9
 
 
 @pytest.mark.parametrize("unseen", [1.0, 0.3])

@@ -10,7 +10,7 @@ all difficult items. Two guards tie the classes to the votes, in which c_m are t
 item m. C_kp is the population's matrix.
 
     agreement = mean over items of [answer ∈ c_m] / |c_m|                                              (1)
-    drift: for some class k, arg max_p C_kp ≠ k                                                        (2)
+    drift: for some class k that has labels, arg max_p C_kp ≠ k                                        (2)
 
 EBCC is used if its bound is higher, or only log-linear Dawid–Skene has a class that drifts, provided that its
 agreement is not lower; otherwise log-linear Dawid–Skene is used.
@@ -87,7 +87,7 @@ def choose_truth(
         model = build_model("majority", {}).fit(annotations)
         return Choice(model, [], "the annotators are unknown, so all labels count equally")
     counts = annotations.counts
-    labelled, votes = np.flatnonzero(counts.any(axis=1)), winners(counts)
+    labelled, used, votes = np.flatnonzero(counts.any(axis=1)), counts.any(axis=0), winners(counts)
     with shown(progress) as report:
 
         def fit(candidate: ModelSettings, done: float, prior: Any = None) -> TruthCandidate:
@@ -99,7 +99,7 @@ def choose_truth(
             seconds = time.perf_counter() - started
             answers, matrix = model.posterior_.argmax(axis=1), model.crowd_confusion_
             agreement = float(votes[labelled, answers[labelled]].mean())
-            drifts = bool((matrix.argmax(axis=1) != np.arange(len(matrix))).any())
+            drifts = bool((matrix.argmax(axis=1) != np.arange(len(matrix)))[used].any())
             return TruthCandidate(model, float(model.trace_[-1]), seconds, agreement, drifts)
 
         table = [fit(INDEPENDENT_ERRORS, 0.0), fit(SHARED_ERRORS, 0.1), fit(TRUTH_DEFAULT, 0.4)]

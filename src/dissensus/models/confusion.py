@@ -157,11 +157,13 @@ class ConfusionSteps:
         """Return P(t_m = k | labels) of every item (1); ``log_prior`` (items, K) or (K,) is added to log ψ.
 
         Classes are compared with the first, whose logarithms must be finite; `safe_log` is at least −708.
+        Only classes with a prior of 0 get a probability of 0, however small those of others are.
         """
         rows, ratios = self._rows(log_prior), _log_ratios(_by_cell(log_matrices))
         parts = self.blocks.map(_posteriors, rows, log_psi=log_psi, ratios=ratios)
         posteriors, _ = zip(*parts, strict=True)
-        return np.concatenate(posteriors)
+        least = np.where(np.isfinite(log_psi + log_prior), np.finfo(float).tiny, 0.0)
+        return np.asarray(np.maximum(np.concatenate(posteriors), least))
 
     def e_step(self, log_matrices: Array, log_psi: Array, log_prior: Array) -> ExpectedCounts:
         """Return expected counts under the posterior (1)."""
