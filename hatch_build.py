@@ -30,6 +30,8 @@ def compile_loops(directory: Path) -> None:
     for source in sources:
         checksum = zlib.crc32(source.read_bytes().replace(b"\r\n", b"\n"), checksum)
     command = installed_compiler() or [sys.executable, "-m", "ziglang", "cc"]
+    if sysconfig.get_platform().endswith("universal2"):  # a Python for both processors of macOS
+        command = [*command, "-arch", "x86_64", "-arch", "arm64"]
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         stamp, built = Path(folder) / "checksum.c", Path(folder) / "loops.so"
         stamp.write_text(f"const unsigned source_checksum = {checksum}u;\n")

@@ -143,8 +143,10 @@ def forge_model(file: Path, rng: random.Random) -> None:
     header, arrays = read_arrays(file)
     name = rng.choice(sorted(arrays))
     array = np.atleast_1d(arrays[name])
-    forged = rng.choice([array[:0], array[:-1], np.concatenate([array, array]), array.T, array * 0 - 1])
-    write_arrays(file, header, {**arrays, name: forged})
+    forged = [array[:0], array[:-1], np.concatenate([array, array]), array.T, array * 0 - 1]
+    if array.dtype in (np.int32, np.int64):
+        forged.append(np.full_like(array, 10**8))
+    write_arrays(file, header, {**arrays, name: rng.choice(forged)})
 
 
 # ---- readers ------------------------------------------------------------------------------------------
@@ -201,6 +203,8 @@ def use_estimator(path: Path) -> str:
     estimator = ds.load(path)
     if hasattr(estimator, "to_frame"):
         estimator.to_frame()
+    if hasattr(estimator, "update"):
+        estimator.update(ds.Annotations.from_arrays(["new"] * 2, ["one", "two"], estimator.classes_[:2]))
     return ""
 
 
@@ -248,7 +252,8 @@ def make_cases(folder: Path) -> list[Case]:
     cases += [Case("forged store", folder / "store", forge_store, fit_store)] * 4
     X, targets = np.eye(4)[[0, 1, 2, 3] * 3], np.tile(np.eye(3)[[0, 1, 2, 0]], (3, 1))
     estimators = [model.fit(labels) for model in (ds.FMM(2), ds.DawidSkene(), ds.MajorityVote())]
-    for estimator in (*estimators, ds.text.SoftmaxRegression().fit(X, targets)):
+    pool = ds.Pool(n_chains=2, n_sweeps=10).fit(labels)
+    for estimator in (*estimators, pool, ds.text.SoftmaxRegression().fit(X, targets)):
         file = folder / f"{type(estimator).__name__}.safetensors"
         estimator.save(file)
         cases.append(Case("model", file, damage_file, partial(read_estimator, estimator._state()[1])))

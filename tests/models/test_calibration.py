@@ -35,7 +35,9 @@ def test_calibration_changes_no_answer() -> None:
     assert_array_equal(result > 0, posterior > 0)
 
 
-@pytest.mark.parametrize("model", [ds.CBCC(), ds.DawidSkene(), ds.EBCC(), ds.IBCC(), ds.LogLinear()], ids=repr)
+@pytest.mark.parametrize(
+    "model", [ds.CBCC(), ds.DawidSkene(), ds.EBCC(), ds.IBCC(), ds.LogLinear()], ids=repr
+)
 def test_no_item_without_gold_is_certain(model: ds.DawidSkene) -> None:
     m, n = np.indices((20, 80))  # all annotators agree: posteriors underflow
     labels = ds.Annotations.from_arrays(m.ravel(), n.ravel(), m.ravel() % 3)

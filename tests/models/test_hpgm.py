@@ -16,7 +16,14 @@ from dissensus.engine import current, using
 from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.metrics import kl
 from dissensus.models.hpgm.sampler import hinted_weights, sweep
-from dissensus.models.sampled import MAX_ROUNDS, run_difference, run_moves, split_rhats, stored_row
+from dissensus.models.sampled import (
+    MAX_ROUNDS,
+    MAX_TIMED_ROUNDS,
+    run_difference,
+    run_moves,
+    split_rhats,
+    stored_row,
+)
 from tests.helpers.cluster import Counting, StoppedError
 from tests.helpers.sizes import usually
 
@@ -161,14 +168,25 @@ def test_time_limit_leaves_one_round(monkeypatch: Any, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [ds.HPGM, ds.Pool])
 def test_chains_are_added_until_the_time_limit(monkeypatch: Any, kind: Any) -> None:
-    monkeypatch.setattr("dissensus.models.sampled.MAX_RUN_DIFFERENCE", 0.0)
+    monkeypatch.setattr("dissensus.models.sampled.MAX_TIMED_DIFFERENCE", 0.0)
+    monkeypatch.setattr("dissensus.models.sampled.MAX_TIMED_ROUNDS", 10_000)
     started = time.monotonic()
     with using(replace(current(), minutes=2 / 60)):
-        model = kind(n_chains=1, n_sweeps=20).fit(LABELS)
+        model = kind(n_chains=2, n_sweeps=20).fit(LABELS)
     assert time.monotonic() - started < 4
     for member in [model, *getattr(model, "members_", [])]:  # each has its part of the time
-        assert len(member.last_states_) > MAX_ROUNDS
+        assert len(member.last_states_) > 2 * MAX_ROUNDS
         assert member.stopped_ == "time limit"
+
+
+def test_more_time_makes_two_runs_more_alike() -> None:
+    plain = ds.Pool(n_chains=2, n_sweeps=20).fit(LABELS)
+    with using(replace(current(), minutes=5.0)):
+        longer = ds.Pool(n_chains=2, n_sweeps=20).fit(LABELS)
+    for run, before in zip((longer, *longer.members_), (plain, *plain.members_), strict=True):
+        assert run.stopped_ in ("tolerance", "number of chains")
+        assert len(run.last_states_) == 2 * MAX_TIMED_ROUNDS > len(before.last_states_)
+    assert longer.run_difference_ < plain.run_difference_
 
 
 @pytest.mark.no_cover

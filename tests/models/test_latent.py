@@ -200,7 +200,7 @@ def test_items_that_are_not_sampled_follow_from_the_draws() -> None:
     whole = ds.LatentPositions(**settings).fit(shown)
     part = ds.LatentPositions(max_sampled=1_000, **settings).fit(shown)
     assert part.share_draws_.shape[1:] == whole.label_distributions_.shape
-    assert len(part.share_draws_) == latent.EXTENDED_DRAWS
+    assert len(part.share_draws_) == min(latent.MAX_EXTENDED_DRAWS, len(whole.share_draws_))
     assert not part.last_states_
     for annotators in (True, False):
         scores = [model.log_probabilities(hidden, annotators).mean() for model in (part, whole)]
@@ -237,7 +237,7 @@ def test_drawn_weights_have_the_variance_of_all_annotators(monkeypatch: pytest.M
     """A bootstrap over a sample of annotators spreads as much as over all: Σ v² of the whole population."""
     rng, drawn = np.random.default_rng(0), []
     model = ds.LatentPositions()
-    model.annotator_weights_ = rng.dirichlet(np.ones(1_000))
+    model.annotator_weights_, model.crowd_weights_ = rng.dirichlet(np.ones(1_000)), np.zeros(0)
     monkeypatch.setattr(latent, "population_answers", lambda x, a, v: drawn.append(v) or v)
     x, a = np.zeros((1, 2), np.float32), np.zeros((1_000, 3), np.float32)
     for _ in range(300):

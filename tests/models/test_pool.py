@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.errors import DataError
+from dissensus.errors import DataError, ModelFileError
 from dissensus.labels.features import with_features
+from dissensus.tables.arrays import read_arrays, write_arrays
 from tests.helpers.judge import seen, table
 from tests.helpers.scales import graded_scale
 
@@ -153,6 +154,84 @@ def test_apply_keeps_items_without_new_labels(kind: str, request: Any) -> None:
     kept = np.setdiff1d(model.items_, [labels.items[3]])
     np.testing.assert_array_equal(applied.predict_proba(kept), model.predict_proba(kept))
     assert applied.intervals().low.shape == (61, labels.n_classes)
+
+
+@pytest.mark.parametrize("kind", ["nominal", "ordinal"])
+def test_apply_to_strangers(kind: str, request: Any) -> None:
+    """New items and annotators: draws sum to one, unanimous answers have 0.6, and apply can be repeated."""
+    model: ds.Pool = request.getfixturevalue(kind)
+    top = model.classes_[-1]
+    new = ds.Annotations.from_arrays(["new"] * 6, [f"stranger {n}" for n in range(6)], [top] * 6)
+    applied = model.apply(new)
+    for part in (applied, applied.apply(new)):
+        np.testing.assert_allclose(part.share_draws_.sum(axis=2), 1, rtol=1e-4)
+        assert part.label_distributions_[0, -1] >= 0.6
+    other = ds.Annotations.from_arrays(["other"], ["a stranger"], [top])
+    gap = applied.apply(other).label_distributions_ - model.apply(other).label_distributions_
+    assert np.abs(gap).max() < 0.05  # the population is still that of the fit
+
+
+def test_apply_adds_to_what_the_fit_knows_of_an_item(ordinal: ds.Pool) -> None:
+    item = int(ORDINAL.counts[:, 0].argmax())
+    new = ds.Annotations.from_arrays([ORDINAL.items[item]], ["a stranger"], [ORDINAL.classes[-1]])
+    for model in (ordinal, *ordinal.members_):
+        before, after = model.label_distributions_[item], model.apply(new).label_distributions_[0]
+        assert before[0] > after[0] > 0.5 * before[0]
+        # labels of the fit are not counted again
+        label = ORDINAL.take_rows(np.flatnonzero(ORDINAL.item == item)[:1])
+        pair = ORDINAL.items[[item]], label.annotators[label.annotator]
+        same = model.apply(label).predict_proba(*pair), model.predict_proba(*pair)
+        np.testing.assert_allclose(*same, rtol=0.01)
+
+
+def test_the_worst_reason_to_stop_counts(monkeypatch: Any) -> None:
+    reasons = iter(["tolerance", "number of chains"])
+    sample_chains = ds.HPGM._sample_chains
+
+    def sample(self: Any, *arguments: Any) -> Any:
+        chains = sample_chains(self, *arguments)
+        self.stopped_ = next(reasons)
+        return chains
+
+    monkeypatch.setattr("dissensus.models.sampled.SampledMixin._sample_chains", sample)
+    assert ds.Pool(**SHORT).fit(NOMINAL).stopped_ == "number of chains"
+
+
+def test_an_item_with_more_labels_than_are_sampled() -> None:
+    labels = ds.simulate(1, 40, 3, labels_per_item=40, seed=0).annotations
+    assert np.isfinite(ds.Pool(max_sampled=20, **SHORT).fit(labels).label_distributions_).all()
+
+
+FORGED = "learned_rows_", "last_states_.0.w", "last_states_.0.z", "draws_.z", "members_.0.learned_rows_"
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_codes_are_rejected(nominal: ds.Pool, name: str, tmp_path: Path) -> None:
+    """Compiled loops use codes as indices, so that a wrong one would crash the process."""
+    nominal.save(tmp_path / "model.safetensors")
+    header, arrays = read_arrays(tmp_path / "model.safetensors")
+    array = arrays[name].copy()
+    array.flat[-1] = 10**8
+    write_arrays(tmp_path / "forged.safetensors", header, arrays | {name: array})
+    with pytest.raises(ModelFileError, match=r"damaged .*has other codes than 0 to"):
+        ds.load(tmp_path / "forged.safetensors")
+
+
+@pytest.mark.parametrize("name", ["last_states_.0.from_item", "draws_.phi", "members_.0.last_states_.0.x"])
+def test_forged_shapes_are_rejected(nominal: ds.Pool, name: str, tmp_path: Path) -> None:
+    nominal.save(tmp_path / "model.safetensors")
+    header, arrays = read_arrays(tmp_path / "model.safetensors")
+    write_arrays(tmp_path / "forged.safetensors", header, arrays | {name: arrays[name][:-1]})
+    with pytest.raises(ModelFileError, match=r"damaged .* of shape"):
+        ds.load(tmp_path / "forged.safetensors")
+
+
+def test_all_draws_lie_beside_the_model(nominal: ds.Pool, tmp_path: Path) -> None:
+    nominal.save_draws_apart(tmp_path / "model.safetensors")
+    names = read_arrays(tmp_path / "draws.safetensors")[1]
+    assert {"members_.0.x_draws_", "members_.0.learned_rows_", "draws_.beliefs"} <= names.keys()
+    sizes = {file.stem: file.stat().st_size for file in tmp_path.iterdir()}
+    assert sizes["model"] < 0.1 * sizes["draws"]
 
 
 def test_update_resumes_and_adds_labels(ordinal: ds.Pool) -> None:

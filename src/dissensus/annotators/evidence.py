@@ -137,7 +137,9 @@ class LabelSample:
         theta, values = np.ascontiguousarray(theta, np.float64), np.array(strengths, dtype=np.float64)
         sizes = theta.sum(axis=0)
         bounds = np.empty((len(values), self.N))
-        scratch = {"means": np.empty_like(theta), "counts": np.empty_like(theta), "totals": np.empty_like(sizes)}
+        scratch = {name: np.empty_like(theta) for name in ("means", "counts")} | {
+            "totals": np.empty_like(sizes)
+        }
         evidence_bounds(
             ends=self.counts.sum(axis=1).astype(np.int64).cumsum(), label=self.label.astype(np.int32),
             q=np.ascontiguousarray(q, np.float64), theta=theta, sizes=sizes, strengths=values,
@@ -195,7 +197,11 @@ def _beliefs_without_label(draws: Draws, t: int, sample: LabelSample, beliefs: A
     N, P, lam = sample.N, sample.P, draws.numbers[t, 2]
     b = beliefs[sample.item]
     sizes = draws.sizes[t][:, used].astype(np.float64)[sample.annotator]
-    pi = draws.matrices[t][:, :, used].astype(np.float64).reshape(N * P, -1)[sample.annotator * P + sample.label]
+    pi = (
+        draws.matrices[t][:, :, used]
+        .astype(np.float64)
+        .reshape(N * P, -1)[sample.annotator * P + sample.label]
+    )
     without = np.maximum(pi * sizes - b, 0.01 * pi) / np.maximum(sizes - b, 0.01)
     item_shares = draws.rho[t][sample.item, sample.label].astype(np.float64)
     q = b / np.maximum((1 - lam) * without + lam * item_shares[:, None], MIN_MASS) + MIN_MASS
@@ -230,7 +236,7 @@ def informative_clusters(theta: Array, size: Array, members: Array, n_labels: In
     ratio = np.log(np.maximum(theta, MIN_MASS) / np.maximum(marginal, MIN_MASS))
     information = np.einsum("k,klp,klp->l", size, theta, ratio)  # I(label; item cluster)
     # Θ estimated from n labels overstates it by (K − 1)(P − 1) / 2n, and drawing Θ by as much again
-    kinds = 1 / (size**2).sum()  # effective number of item clusters
+    kinds = 1 / max((size**2).sum(), MIN_MASS)  # effective number of item clusters
     information = np.maximum(information - (kinds - 1) * (theta.shape[2] - 1) / np.maximum(n_labels, 1), 0)
     order = np.argsort(information)
     share = np.cumsum(members[order])

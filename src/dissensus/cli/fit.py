@@ -37,7 +37,7 @@ def fit(
     estimate: Annotated[str, option("WHAT", "population or truth.")] = "population",
     represent: Annotated[list[str], option("COLUMN=VALUE", "Population to estimate (see above).")] = [],
     fast: Annotated[bool, option(None, "Fewer chains: a quarter of the time.", "--fast")] = False,
-    minutes: Annotated[float | None, option("MINUTES", "Add chains until they agree, or this long.")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "Add chains, at most for this long.")] = None,
     compare: Annotated[bool, option(None, "Compare models on hidden labels.", "--compare")] = False,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = opt.ALL_CORES,

@@ -58,7 +58,10 @@ SET_CANDIDATES: Candidates = (("sets", {}), ("sets", {"dependence": False}))
 COMPARED_SHARE = 0.2  # share of the (item, annotator) pairs hidden for a comparison
 GUARD_SHARE, GUARD_LABELS = 0.1, 6_000  # pairs hidden, and labels used at most, by the guard
 GUARD_SETTINGS = {"n_chains": 2, "n_sweeps": 40}  # of HPGM in the guard
-MIN_HIDDEN_PAIRS = 20  # fewest hidden pairs for a comparison
+MIN_HIDDEN_PAIRS, MIN_HIDDEN_ITEMS = (
+    20,
+    10,
+)  # fewest hidden pairs for a comparison; fewest items for the guard
 MAX_MATRIX_CLASSES = 100  # larger confusion matrices cannot be estimated from the labels and take minutes
 MAX_COMPARED_LABELS = 50_000  # labels used in a comparison
 TIE_STANDARD_ERRORS = 2.0  # differences up to this many standard errors are ties
@@ -231,7 +234,7 @@ def counts_ahead(annotations: Annotations, seed: int = 0) -> Gap | None:
         return None
     models = [build_model("empirical", {}), build_model("hpgm", GUARD_SETTINGS, seed=seed)]
     rows = held_out_scores(sample, models, seed, test_size=GUARD_SHARE, n_jobs=1, progress=False)
-    if not rows:
+    if not rows or len(np.unique(rows[0].item)) < MIN_HIDDEN_ITEMS:  # the error is over items
         return None
     gap = rows[0].ahead_of(rows[1], "item")
     return gap if gap.mean > TIE_STANDARD_ERRORS * gap.error else None

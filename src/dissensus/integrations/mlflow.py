@@ -44,7 +44,7 @@ def log_run(directory: str | Path, run_name: str | None = None) -> str:
 
 def run_params(summary: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings in a run's summary: model, estimate, seed, and each setting by name."""
-    facts = {name: summary[name] for name in ("model", "estimate", "seed", "chosen_by") if name in summary}
+    facts = {name: summary[name] for name in ("model", "estimate", "seed") if name in summary}
     settings = {f"settings.{name}": value for name, value in (summary.get("settings") or {}).items()}
     return {name: str(value) for name, value in (facts | settings).items()}
 

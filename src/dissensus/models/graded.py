@@ -35,7 +35,8 @@ from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models.base import Model
-from dissensus.numerics import Array, Indices, normalised, row_shares
+from dissensus.models.scoring import unfitted_rows
+from dissensus.numerics import Array, Indices, normalised, row_shares, safe_log
 from dissensus.params import MAX_ITER, TOL, WEIGHT_BY, fitted, flag, setting
 
 POSITIONS, CLARITIES = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
@@ -160,8 +161,11 @@ def label_probabilities(below: Array, guess_rates: Array, shares: Array) -> Arra
 
 
 def e_step(annotations: Annotations, logs: Array, log_psi: Array) -> tuple[Array, float]:
-    """Return (M, Q) P(q | labels of the item), and the log-likelihood; ``logs`` is log P(y | q, n)."""
-    posterior = np.tile(log_psi, (annotations.n_items, 1))
+    """Return (M, Q) P(q | labels of the item), and the log-likelihood; ``logs`` is log P(y | q, n).
+
+    ``log_psi`` is (Q,), or (M, Q) with a prior for each item.
+    """
+    posterior = np.broadcast_to(log_psi, (annotations.n_items, log_psi.shape[-1])).copy()
     ends, (_, annotator, label) = annotations.item_pointers[1:], annotations.columns
     add_logs(ends=ends, annotator=annotator, label=label, logs=logs, log_posterior=posterior)
     # softmax of the rows, in place
@@ -266,6 +270,13 @@ class GradedResponse(Model):
     psi_: Array = fitted("(Q,): distribution of items over the grid")
     class_shares_: Array = fitted("(P,): shares of the classes among the labels")
     annotator_weights_: Array = fitted("(N,): weight of each annotator in the population")
+    population_: Array = fitted("(Q, P): the population's answers at every grid point")
+
+    def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
+        """Estimate the memory of a fit in bytes, with its tables over grid points."""
+        n_points = len(Grid.of(self.sides).d)
+        tables = 3 * labels.n_items + 5 * labels.n_annotators * labels.n_classes
+        return super().memory_needed(labels, n_threads, features) + 8 * n_points * tables
 
     def _fit(self, annotations: Annotations, engine: Engine, weights: Array | None = None) -> None:
         """Fit; ``weights`` (N,) of the annotators in the population replace those of ``weight_by``."""
@@ -290,13 +301,9 @@ class GradedResponse(Model):
             load = annotations.annotator_load
             weights = (load if self.weight_by == "labels" else load > 0).astype(np.float64)
         self.annotator_weights_ = normalised(weights)
-        self._locate_items(annotations, np.arange(annotations.n_annotators))
-
-    @property
-    def population_(self) -> Array:
-        """Population's answers (Q, P) at every grid point."""
-        tables = self._grid_probabilities(np.arange(len(self.thresholds_and_slopes_)))
-        return np.asarray(np.einsum("n,npq->qp", self.annotator_weights_, tables))
+        tables = self._grid_probabilities(np.arange(annotations.n_annotators))
+        self.population_ = np.einsum("n,npq->qp", self.annotator_weights_, tables)
+        self._locate_items(annotations, tables, self.psi_)
 
     def _grid_probabilities(self, annotator: NDArray[Any]) -> Array:
         """Return (n, P, Q) P(y | q, n) by annotator code; −1 stands for the average annotator."""
@@ -305,17 +312,11 @@ class GradedResponse(Model):
         below = cumulative_probabilities(theta, Grid.of(self.sides))
         return label_probabilities(below, guess_rates, self.class_shares_)
 
-    def _locate_items(self, annotations: Annotations, code: NDArray[Any]) -> None:
-        """Compute the posterior of the items' grid points from labels by annotators of these codes."""
-        logs, log_psi = np.log(self._grid_probabilities(code)), np.log(self.psi_)
-        self.item_posterior_ = e_step(annotations, logs, log_psi)[0].astype(np.float32)
-        self._update_answers()
-
-    def _update_answers(self) -> None:
-        """Set the population's answers for the items, and for an unseen item."""
-        population = self.population_
-        self.label_distributions_ = row_shares(self.item_posterior_.astype(np.float64) @ population)
-        self.prior_distribution_ = normalised(self.psi_ @ population)
+    def _locate_items(self, annotations: Annotations, tables: Array, prior: Array) -> None:
+        """Set the posterior of the items' grid points, given P(y | q, n), and the population's answers."""
+        self.item_posterior_ = e_step(annotations, np.log(tables), safe_log(prior))[0].astype(np.float32)
+        self.label_distributions_ = row_shares(self.item_posterior_.astype(np.float64) @ self.population_)
+        self.prior_distribution_ = normalised(self.psi_ @ self.population_)
 
     def take_annotators(self, codes: Indices, vocabulary: Vocabulary, weights: Array) -> None:
         """Take the annotators of ``codes``, which may repeat, with new ``vocabulary`` and ``weights``."""
@@ -348,9 +349,13 @@ class GradedResponse(Model):
         return {"leniency": lenient, "slope": slopes, "guesses": self.guess_rates_}
 
     def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
-        """Locate items by their labels; annotators keep their parameters, new ones get the average."""
-        code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        self._locate_items(new, code)
-        self.thresholds_and_slopes_ = np.vstack([fitted.thresholds_and_slopes_, fitted.mean_])[code]
-        self.guess_rates_ = np.append(fitted.guess_rates_, GUESS_RATE)[code]
-        self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[code]
+        """Locate items by their labels; annotators keep their parameters, new ones get the average.
+
+        Items of the fit also keep what their labels there say about them.
+        """
+        rows, item, annotator = unfitted_rows(new, fitted)
+        prior = np.vstack([fitted.item_posterior_, fitted.psi_])[item].astype(np.float64)
+        self._locate_items(rows, self._grid_probabilities(annotator), prior)
+        self.thresholds_and_slopes_ = np.vstack([fitted.thresholds_and_slopes_, fitted.mean_])[annotator]
+        self.guess_rates_ = np.append(fitted.guess_rates_, GUESS_RATE)[annotator]
+        self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]

@@ -39,9 +39,13 @@ from dissensus.models.base import Model
 from dissensus.models.hpgm.adjustments import floor_unanimous
 from dissensus.models.hpgm.sampler import Record
 from dissensus.models.sampled import (
+    MAX_ROUNDS,
     MAX_SHARE_NUMBERS,
     SWEEPS_PER_DRAW,
     SampledMixin,
+    check_learned_rows,
+    check_shapes,
+    item_batches,
     sampled_items,
     stored_row,
 )
@@ -61,7 +65,8 @@ INTERCEPT_VARIANCE = 4.0  # prior variance of W_c00
 MAX_ITEM_DIMENSIONS = 6
 NEW_ITEM_SWEEPS, FIRST_NEW_ITEM_SWEEPS = 3, 20  # sweeps over new items for each draw; extra for the first
 UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # a resumed fit makes a sixth of the sweeps, and at least 20
-EXTENDED_DRAWS, EXTENDED_LABELS = 16, 200_000  # draws about items not sampled; labels per batch of them
+# Number of draws about items that were not sampled, and the labels of all of them together.
+MIN_EXTENDED_DRAWS, MAX_EXTENDED_DRAWS, EXTENDED_DRAW_LABELS = 16, 64, 5_000_000
 MIN_ANSWER_SHARE = 1e-12  # floor inside logarithms
 
 latent_weights = Loop(
@@ -257,6 +262,12 @@ def sample_population(weights: Array, rng: Generator) -> tuple[Ints, Array]:
     return chosen, np.full(MAX_POPULATION_ANNOTATORS, 1 / MAX_POPULATION_ANNOTATORS)
 
 
+def extended_draws(labels: Annotations) -> int:
+    """Return the number of draws about items that were not sampled."""
+    most = EXTENDED_DRAW_LABELS // max(labels.n_labels, 1)
+    return min(max(MIN_EXTENDED_DRAWS, most), MAX_EXTENDED_DRAWS)
+
+
 # ---- the model ----------------------------------------------------------------------------------------
 
 
@@ -282,7 +293,7 @@ class LatentPositions(SampledMixin, Model):
     n_annotator_dimensions: int = setting(8, integer(1), "Dimensions of annotators; extra ones shrink to 0.")
     _: KW_ONLY
     n_chains: int = setting(
-        8, integer(1), "Number of chains; as many are added until two halves of them agree, at most twice."
+        8, integer(1), "Number of chains in a round; rounds are added until two halves of the chains agree."
     )
     n_sweeps: int = setting(
         100, integer(10), "Sweeps per chain. Two fifths are burn-in; every third of the others is stored."
@@ -297,7 +308,10 @@ class LatentPositions(SampledMixin, Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _draw_arrays = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")
+    _draw_arrays = (
+        *("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_"),
+        "crowd_draws_",
+    )
     _needs_annotators = True
     _memory_tables = {"MP": 20, "E": 12}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
@@ -308,6 +322,10 @@ class LatentPositions(SampledMixin, Model):
     last_states_: tuple[Positions, ...] = fitted("last state of each chain, if resumable", saved=False)
     learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
     annotator_weights_: Array = fitted("(N,): weight of each annotator in the population")
+    crowd_draws_: Floats = fitted(
+        "(D, n, b): annotators of the fit, the population; empty if they are a_draws_"
+    )
+    crowd_weights_: Array = fitted("(n,): their weights")
 
     def _fit(
         self,
@@ -321,6 +339,7 @@ class LatentPositions(SampledMixin, Model):
         if weights is None:
             weights = load if self.weight_by == "labels" else (load > 0).astype(float)
         self.annotator_weights_ = weights / weights.sum()
+        self.crowd_draws_, self.crowd_weights_ = np.zeros((0, 0, 0), np.float32), np.zeros(0)
         sampled, labels = sampled_items(annotations, self.max_sampled, self.seed), annotations
         self.sampled_ = np.arange(annotations.n_items) if sampled is None else sampled
         if sampled is not None:
@@ -380,11 +399,15 @@ class LatentPositions(SampledMixin, Model):
     def _start_chain(self, state: Positions, n_draws: int) -> PositionChain:
         """Return a chain with room for ``n_draws`` draws."""
         M, P = len(state.x), len(state.W)
-        n_stored = min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
+        n_stored = self._n_stored(M, P, n_draws)
         shapes = (M, P), state.x.shape, state.a.shape, state.W.shape
         draws = (np.zeros((n_stored, *shape), np.float32) for shape in shapes)
         trace = np.zeros((n_draws, len(self.quantities_)))
         return PositionChain(state, np.zeros((M, P)), trace, *draws)
+
+    def _n_stored(self, M: int, P: int, n_draws: int) -> int:
+        """Return how many of the draws of a chain are stored."""
+        return min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
 
     def _record(self, chain: PositionChain, i: int, people: SideLabels, rng: Generator) -> None:
         """Add the state after sweep ``i`` to the sums; add every third to the trace and the draws."""
@@ -401,11 +424,12 @@ class LatentPositions(SampledMixin, Model):
             chain.shares[row], chain.x[row], chain.a[row], chain.W[row] = drawn, state.x, state.a, state.W
 
     def _answers(self, x: Floats, a: Floats, W: Array, rng: Generator) -> Array:
-        """Return (2, M, P) answers in one draw: of the annotators, and of a population they represent."""
-        chosen, weights = sample_population(self.annotator_weights_, rng)
+        """Return (2, M, P) answers in one draw: of the population's annotators, and of others like them."""
+        crowd_weights = self.crowd_weights_ if len(self.crowd_weights_) else self.annotator_weights_
+        chosen, weights = sample_population(crowd_weights, rng)
         # Bayesian bootstrap: weights times exponentials; for a sample of annotators, times gammas
         # of a variance with which Σ var of the weights is that of all annotators, Σ v²
-        shape = (weights**2).sum() / (self.annotator_weights_**2).sum()
+        shape = (weights**2).sum() / (crowd_weights**2).sum()
         drawn = np.maximum(weights * rng.gamma(shape, size=len(weights)), MIN_ANSWER_SHARE)
         v = np.stack([weights, drawn / drawn.sum()])
         return population_answers(x, class_weights(W, a[chosen], "annotators"), v)
@@ -420,7 +444,11 @@ class LatentPositions(SampledMixin, Model):
         # class weights of both sides in every chain
         b = self.n_annotator_dimensions
         needed += 4 * min(n_threads, self.n_chains) * P * (N * (1 + d) + M * (1 + b))
-        return needed + 4 * EXTENDED_DRAWS * M * (d + P) * (labels.n_labels > self.max_sampled)
+        # draws of all chains, twice when they are concatenated
+        n_draws = self._n_stored(M, P, self.n_sweeps * 3 // 5 // SWEEPS_PER_DRAW) * self.n_chains * MAX_ROUNDS
+        share = min(1.0, self.max_sampled / max(labels.n_labels, 1))
+        needed += int(2 * 4 * n_draws * (share * M * (P + d) + N * b))
+        return needed + 4 * extended_draws(labels) * M * (d + P) * (labels.n_labels > self.max_sampled)
 
     def extended_states(self, labels: Annotations) -> list[Positions]:
         """Return the last states for ``labels`` with more items or annotators, whose positions are N(0, I).
@@ -449,17 +477,14 @@ class LatentPositions(SampledMixin, Model):
     def _extend_to_unsampled(self, labels: Annotations, sampled: NDArray[np.int64], engine: Engine) -> None:
         """Answer the items that were not sampled, in batches, given draws about the others."""
         M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
-        T = min(EXTENDED_DRAWS, len(self.x_draws_))
+        T = min(extended_draws(labels), len(self.x_draws_))
         rows = np.linspace(0, len(self.x_draws_) - 1, T).astype(int)
         a, W = self.a_draws_[rows], self.W_draws_[rows].astype(np.float64)
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         x = np.zeros((T, M, self.x_draws_.shape[2]), np.float32)
         answers[sampled], shares[:, sampled] = self.label_distributions_, self.share_draws_[rows]
         x[:, sampled] = self.x_draws_[rows]
-        others = np.setdiff1d(np.arange(M), sampled)
-        stops = np.cumsum(np.diff(labels.item_pointers)[others])
-        cuts = np.searchsorted(stops, np.arange(EXTENDED_LABELS, stops[-1], EXTENDED_LABELS))
-        parts = np.split(others, cuts)
+        parts = item_batches(labels, np.setdiff1d(np.arange(M), sampled))
         # annotators without sampled labels: N(0, I); all are redrawn when all items have positions
         unseen = labels.take_items(sampled).annotator_load == 0
         rng = np.random.default_rng([self.seed, 1 << 23])
@@ -530,6 +555,8 @@ class LatentPositions(SampledMixin, Model):
         item, person, label = map(np.concatenate, zip((item, person, label), before, strict=True))
         labels = SideLabels.of(item, person, label, new.n_items)
         by_person = SideLabels.of(person, item, label, N + new.n_annotators)
+        if not len(fitted.crowd_weights_):
+            self.crowd_draws_, self.crowd_weights_ = fitted.a_draws_, fitted.annotator_weights_
         self._draw_new(fitted, labels, by_person, touched, items, people)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[people]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
@@ -572,7 +599,7 @@ class LatentPositions(SampledMixin, Model):
             self.x_draws_[t] = x
             self.a_draws_[t] = np.where((people >= 0)[:, None], fitted.a_draws_[t][people], fresh)
             if touched.any():
-                mean, self.share_draws_[t, touched] = fitted._answers(x[touched], a, W, rng)
+                mean, self.share_draws_[t, touched] = self._answers(x[touched], self.crowd_draws_[t], W, rng)
                 total[touched] += mean
         answers[touched] = row_shares(total[touched])
         self.label_distributions_ = answers
@@ -589,3 +616,12 @@ class LatentPositions(SampledMixin, Model):
         super()._restore(facts, arrays)
         names = map("last_states_.{}".format, range(facts["n_states"]))
         self.last_states_ = tuple([Positions.from_arrays(arrays, name) for name in names])
+        (D, M, d), (_, N, b), P = self.x_draws_.shape, self.a_draws_.shape, len(self.class_vocabulary_)
+        weights, crowd = (P, 1 + d, 1 + b), len(self.crowd_weights_)
+        shapes = {"x_draws_": (D, len(self.item_vocabulary_), d), "W_draws_": (D, *weights)}
+        shapes |= {"a_draws_": (D, len(self.annotator_vocabulary_), b), "annotator_weights_": (N,)}
+        shapes |= {"crowd_draws_": (D, crowd, b)} if crowd else {}
+        check_shapes(self, shapes)
+        for state in self.last_states_:
+            check_shapes(state, {"x": (M, d), "a": (N, b), "W": weights, "s2": (1 + d,), "t2": (1 + b,)})
+        check_learned_rows(self)

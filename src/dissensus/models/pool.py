@@ -12,7 +12,7 @@ models differ. Nothing is fitted or selected. Clusters and verdicts on annotator
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,12 @@ from dissensus.models.latent import LatentPositions
 from dissensus.models.sampled import run_difference
 from dissensus.models.scoring import unfitted_rows
 from dissensus.numerics import Array
-from dissensus.params import fitted
+from dissensus.params import PROCESS_BYTES, fitted
 from dissensus.tables.arrays import Arrays, Header, pack_ids
 
 MAX_DRAWS_OF_MEMBER = 150  # draws of the answers from each member
+MAX_POOLED_NUMBERS = 100_000_000  # array elements of all of them
+STOPPED = ("time limit", "number of chains", "tolerance")  # why chains end, the worst first
 MIN_GRADES = 3  # ordered classes from which GradedResponse is a member
 
 
@@ -41,6 +43,8 @@ class Pool(HPGM):
 
     The settings are those of HPGM; numbers of chains and sweeps are also those of LatentPositions.
     """
+
+    _draw_arrays: ClassVar[tuple[str, ...]] = (*HPGM._draw_arrays, "members_")
 
     members_: list[Any] = fitted("the fitted models besides HPGM", saved=False)
 
@@ -54,10 +58,10 @@ class Pool(HPGM):
         return [latent, GradedResponse(weight_by=self.weight_by)] if is_scale else [latent]
 
     def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
-        """Estimate the memory of a fit in bytes: that of HPGM, or of its largest member."""
+        """Estimate the memory of a fit in bytes: each member keeps its draws while the next one is fitted."""
         members = self._new_members(labels.label_type, labels.n_classes)
-        needed = [model.memory_needed(labels, n_threads) for model in members]
-        return int(max(super().memory_needed(labels, n_threads, features), *needed))
+        needed = (model.memory_needed(labels, n_threads) - PROCESS_BYTES for model in members)
+        return int(super().memory_needed(labels, n_threads, features) + sum(needed))
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -65,16 +69,19 @@ class Pool(HPGM):
         self, labels: Annotations, engine: Engine, last: LastStates, hints: Array | None
     ) -> None:
         self.members_ = self._new_members(labels.label_type, labels.n_classes)
-        engine.n_stages = 1 + len(self.members_)
+        sampled = [member for member in self.members_ if isinstance(member, LatentPositions)]
+        engine.n_stages = 1 + len(sampled)
         super()._sample_posterior(labels, engine, last, hints)
         moves, items = self.moves_, self.sampled_
         for member in self.members_:
-            engine.next_stage()
+            if member in sampled:
+                engine.next_stage()
             resumed = {"last": last["positions"]} if last and isinstance(member, LatentPositions) else {}
             member.fit_on(engine, labels, weights=self.annotator_weights_, **resumed)
-            if isinstance(member, LatentPositions):  # which samples a subset of the items that HPGM samples
+            if member in sampled:  # a subset of the items that HPGM samples
                 moves, items = moves[np.searchsorted(items, member.sampled_)] + member.moves_, member.sampled_
         self.run_difference_ = run_difference(moves / (1 + len(self.members_)))
+        self.stopped_ = min((self.stopped_, *(member.stopped_ for member in sampled)), key=STOPPED.index)
         self._pool(np.ones(labels.n_items, dtype=bool))
         priors = [self.prior_distribution_, *(member.prior_distribution_ for member in self.members_)]
         self.prior_distribution_ = np.mean(priors, axis=0)
@@ -87,7 +94,9 @@ class Pool(HPGM):
         )
         rng = np.random.default_rng([self.seed, 1 << 25])
         sampled = [draws for m in self.members_ if (draws := getattr(m, "share_draws_", None)) is not None]
-        size = min(MAX_DRAWS_OF_MEMBER, *map(len, (self.share_draws_, *sampled)))
+        # a member with fewer draws repeats them, so that all have the same weight
+        sizes, numbers = [*map(len, (self.share_draws_, *sampled))], answers[0].size * len(answers)
+        size = min(MAX_DRAWS_OF_MEMBER, max(sizes), max(min(sizes), MAX_POOLED_NUMBERS // max(numbers, 1)))
         clusters = self.share_draws_[np.linspace(0, len(self.share_draws_) - 1, size).astype(int)]
         parts = [clusters]
         for member in self.members_:
@@ -119,6 +128,7 @@ class Pool(HPGM):
         part, item, _ = unfitted_rows(new, fitted)
         # items of the fit without new labels keep their answers
         self._pool((item < 0) | (np.bincount(part.item, minlength=new.n_items) > 0))
+        self._floor_unanimous(np.where((item < 0)[:, None], new.counts, 0))
 
     def annotator_frame(self, interval: float = 0.9) -> dict[str, Any]:
         """Return HPGM's columns about annotators; for ordered classes also leniency, slope and guess rate.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
+from dissensus.models.base import VOCABULARIES
 from dissensus.models.results import Intervals
 from dissensus.numerics import Array, row_shares
 from dissensus.params import Estimator, declare, fitted
@@ -19,10 +20,12 @@ SHARES_KEY = "item shares"  # key of the answers in :meth:`SampledMixin.converge
 SWEEPS_PER_DRAW = 3  # thinning: one draw is stored every three sweeps
 MAX_SHARE_NUMBERS = 8_000_000  # array elements of ``share_draws_``, over all chains
 SHARE_DRAWS = 160  # draws of the answers that are stored, over the chains of a round
+EXTENDED_LABELS = 200_000  # labels per batch of items that were not sampled
 RHAT_QUANTILE = 0.9  # the split-R̂ reported is that of most items
-#: Chains are added until another run would move an item's shares by less than this, on average.
-MAX_RUN_DIFFERENCE = 0.025
-MAX_ROUNDS = 3  # of ``n_chains`` chains each, without a time limit
+#: Chains are added until another run would move an item's shares by at most this on average, in rounds of
+#: ``n_chains`` chains. With a time limit, users want to have what the time allows.
+MAX_RUN_DIFFERENCE, MAX_ROUNDS = 0.025, 3
+MAX_TIMED_DIFFERENCE, MAX_TIMED_ROUNDS = 0.005, 10
 
 Chain = TypeVar("Chain")
 
@@ -92,11 +95,10 @@ class SampledMixin(Estimator):
             chains += engine.map(sample, range(len(chains), len(chains) + size))
             self.moves_ = run_moves([row_shares(vars(chain)["answers"]) for chain in chains])
             self.run_difference_ = run_difference(self.moves_)
-            n_rounds = len(chains) // size
-            enough = n_rounds == MAX_ROUNDS or len(chains) == 1  # unless there is a time limit
-            if self.run_difference_ <= MAX_RUN_DIFFERENCE:
+            n_rounds, is_timed = len(chains) // size, engine.seconds_left() < np.inf
+            if self.run_difference_ <= (MAX_TIMED_DIFFERENCE if is_timed else MAX_RUN_DIFFERENCE):
                 self.stopped_ = "tolerance"
-            elif last or (enough and engine.seconds_left() == np.inf):
+            elif last or n_chains == 1 or n_rounds == (MAX_TIMED_ROUNDS if is_timed else MAX_ROUNDS):
                 self.stopped_ = "number of chains"
             elif engine.seconds_left(1 / n_rounds) < 0:
                 self.stopped_ = "time limit"
@@ -124,10 +126,42 @@ def sampled_items(labels: Annotations, max_sampled: int, seed: int) -> NDArray[n
     return np.sort(order[: max(int(within.sum()), 1)])
 
 
+def item_batches(labels: Annotations, items: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Split items into batches of about ``EXTENDED_LABELS`` labels."""
+    stops = np.cumsum(np.diff(labels.item_pointers)[items])
+    last = stops[-1] if len(stops) else 0
+    return np.split(items, np.searchsorted(stops, np.arange(EXTENDED_LABELS, last, EXTENDED_LABELS)))
+
+
 def stored_row(index: int, n: int, size: int) -> int | None:
     """Return the row of element ``index`` of ``n`` when ``size`` evenly spaced ones are stored, or None."""
     row = index * size // n
     return row if index == -(-row * n // size) else None
+
+
+# ---- what is read from files: compiled loops use it as indices -------------------------------------------
+
+
+def check_shapes(record: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise ValueError unless the arrays of a record have these shapes."""
+    for name, shape in shapes.items():
+        if np.shape(getattr(record, name)) != shape:
+            raise ValueError(f"{name} of shape {np.shape(getattr(record, name))}, not {shape}")
+
+
+def check_codes(name: str, codes: NDArray[Any], n: int) -> None:
+    """Raise ValueError unless all codes are integers from 0 to n − 1."""
+    if codes.dtype.kind != "i" or (codes.size and not 0 <= codes.min() <= codes.max() < n):
+        raise ValueError(f"{name} has other codes than 0 to {n - 1}")
+
+
+def check_learned_rows(model: Any) -> None:
+    """Raise ValueError unless the labels of a fit have its items, annotators and classes."""
+    rows = model.learned_rows_
+    if rows.ndim != 2 or len(rows) != 3:
+        raise ValueError(f"learned_rows_ of shape {rows.shape}")
+    for codes, name in zip(rows, VOCABULARIES, strict=True):
+        check_codes("learned_rows_", codes, len(getattr(model, f"{name}_vocabulary_")))
 
 
 # ---- convergence diagnostics ---------------------------------------------------------------------------

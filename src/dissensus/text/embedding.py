@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,6 +44,7 @@ CACHE_SCHEMA = (
 )
 MAX_CACHE_PAGES = 1_000_000  # of 4 KB: about two million texts
 RESTART = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FULL"}  # a damaged or full file
+DISK_FULL_BYTES = 1 << 24  # free space below which the disk is full, not the file
 CACHE_OFF = "off"  # value of DISSENSUS_CACHE without files
 # Load weights from safetensors, never from a pickle, and run no code that comes with a model.
 SAFE_LOADING: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
@@ -261,10 +263,12 @@ class EmbeddingCache:
                     connection.execute(CACHE_SCHEMA)
                     return work(connection)
             except (sqlite3.Error, OSError) as error:
-                if getattr(error, "sqlite_errorname", "") in RESTART and not removed:
+                name = getattr(error, "sqlite_errorname", "")
+                disk_full = name == "SQLITE_FULL" and disk_usage(self.path.parent).free < DISK_FULL_BYTES
+                if name in RESTART and not removed and not disk_full:
                     with suppress(OSError):
-                        for name in (self.path.name, f"{self.path.name}-journal"):
-                            self.path.with_name(name).unlink(missing_ok=True)
+                        for part in (self.path.name, f"{self.path.name}-journal"):
+                            self.path.with_name(part).unlink(missing_ok=True)
                         continue
                 remedy = "choose another folder with cache_dir or DISSENSUS_CACHE, or set DISSENSUS_CACHE=off"
                 warn(f"{self.path}: embeddings are not stored for the next run ({error}); {remedy}")

@@ -25,6 +25,7 @@ from dissensus.labels.rows import pairs_per_item
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import gold_prior, with_gold
+from dissensus.models.sampled import SampledMixin
 from dissensus.params import NONE, PROCESS_BYTES, Rule, check_rules, choice, real, size_words
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.layouts import with_side_tables
@@ -150,8 +151,10 @@ def fit(
     fast
         Fewer chains: a quarter of the time, and two runs differ more.
     minutes
-        Time limit: chains are added until they agree or until this time has passed, and the result depends on
-        the speed of the machine. None stops after three rounds; the result depends on the seed alone.
+        Time to make the result more precise: chains are added until another run would move an item's shares
+        by at most 0.5 % on average, or this time has passed, or after ten rounds. The result then depends on
+        the speed of the machine. None stops at 2.5 %, or after three rounds, and the result depends on the
+        seed alone.
     compare
         Also compare the models for this type of labels on hidden labels (:func:`dissensus.compare`).
     seed
@@ -200,6 +203,11 @@ def fit(
             with using(limited), shown(progress) as show, fit_shown(chosen, show):
                 fitted = chosen.fit(annotations)
         run = Refinement(annotations, fitted, reason, seed, seconds, estimate)
+    is_sampled = isinstance(run.model, SampledMixin)
+    unused = [setting("fast")] if fast and not (model == "auto" and is_sampled) else []
+    unused += [setting("minutes")] if minutes is not None and not is_sampled else []
+    if unused:
+        warn(f"no effect on {title_of(run.model)}: {', '.join(unused)}")
     if compare:
         with timed("compare", run.seconds):
             table = comparison.compare(annotations, seed, n_jobs=n_jobs, progress=progress).table

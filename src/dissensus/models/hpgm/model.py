@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,16 @@ from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Dr
 from dissensus.models.hpgm.sampler import Data, GibbsState
 from dissensus.models.results import ClusterView
 from dissensus.models.sampled import (
+    EXTENDED_LABELS,
+    MAX_ROUNDS,
     MAX_SHARE_NUMBERS,
     SHARE_DRAWS,
     SWEEPS_PER_DRAW,
     SampledMixin,
+    check_codes,
+    check_learned_rows,
+    check_shapes,
+    item_batches,
     sampled_items,
     stored_row,
 )
@@ -52,12 +58,16 @@ MAX_DRAW_NUMBERS = 12_000_000  # array elements of ``draws_``, over all chains
 MIN_DRAWS, MAX_DRAWS = 8, 48  # whole draws stored
 UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # array elements stored about items that were not sampled
-EXTENDED_LABELS = 200_000  # labels per batch of items that were not sampled
 MAX_CO_CLUSTERED = 5_000  # annotators in one table of co-clustering probabilities
 LastStates = dict[str, Any]  # last states of chains to resume, by model
 REPRESENT = Rule(
     "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
 )
+
+
+def draw_numbers(M: int, N: int, P: int, K: int, L: int) -> int:
+    """Return the number of array elements of a whole draw."""
+    return M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P
 
 
 class HPGM(SampledMixin, Model):
@@ -82,8 +92,8 @@ class HPGM(SampledMixin, Model):
     n_chains: int | None = setting(
         None,
         integer(1) | NONE,
-        "Number of chains; None is 8, or 16 from 10,000 labels on. As many are added until two halves of the "
-        "chains agree, at most twice.",
+        "Number of chains in a round; None is 8, or 16 from 10,000 labels on. Rounds are added until two "
+        "halves of the chains agree.",
     )
     n_sweeps: int | None = setting(
         None,
@@ -112,7 +122,9 @@ class HPGM(SampledMixin, Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _draw_arrays = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
+    _draw_arrays: ClassVar[tuple[str, ...]] = (
+        *("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_"),
+    )
     _needs_annotators = True
     _sizes_are_bounds = True
     _memory_tables = {"MP": 20, "MK": 10, "NKP": 12, "E": 4, "MD": 4}
@@ -133,11 +145,19 @@ class HPGM(SampledMixin, Model):
     def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
         """Estimate the memory of a fit in bytes, with the draws of all chains and of items not sampled."""
         needed = super().memory_needed(labels, n_threads, features)
-        numbers = labels.n_items * (self.n_item_clusters + 2 * labels.n_classes)  # per draw, about items
-        # one draw per chain, twice when concatenated
-        needed += 8 * max(self._chains_and_sweeps(labels)[0] - MIN_DRAWS, 0) * numbers
+        M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
+        K, L = min(self.n_item_clusters, M), min(self.n_annotator_clusters, N)
+        n_chains, n_sweeps = self._chains_and_sweeps(labels)
+        sampled = max(round(M * min(1.0, self.max_sampled / max(labels.n_labels, 1))), 1)
+        n_shares, n_stored = self._n_stored(
+            (sampled, N, P, K, L), n_chains, n_sweeps * 3 // 5 // SWEEPS_PER_DRAW
+        )
+        # draws of all chains, twice when they are concatenated
+        stored = n_shares * sampled * P + n_stored * draw_numbers(sampled, N, P, K, L)
+        needed += 2 * 4 * MAX_ROUNDS * n_chains * stored
         if labels.n_labels <= self.max_sampled:
             return needed
+        numbers = M * (self.n_item_clusters + 2 * P)  # per draw, about items
         n_draws = min(MAX_DRAWS, max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // numbers))
         copies = 1 + n_threads * min(1.0, EXTENDED_LABELS / labels.n_labels)  # of all items, and of batches
         return needed + int(4 * n_draws * numbers * copies)
@@ -250,15 +270,18 @@ class HPGM(SampledMixin, Model):
             state = sampler.start(data, K, L, rng, number)
         K, L, _ = state.theta.shape
         n_chains, _ = self._chains_and_sweeps(data)
-        least, most = -(-MIN_DRAWS // n_chains), -(-MAX_DRAWS // n_chains)
-        n_shares = min(
-            n_draws, max(least, min(SHARE_DRAWS // n_chains, MAX_SHARE_NUMBERS // (M * P * n_chains)))
-        )
-        numbers = M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P  # of one draw
-        n_stored = min(n_shares, max(least, min(most, MAX_DRAW_NUMBERS // (numbers * n_chains))))
+        n_shares, n_stored = self._n_stored((M, N, P, K, L), n_chains, n_draws)
         sums, shares = (np.zeros((M, P)), np.zeros(P)), np.zeros((n_shares, M, P), np.float32)
         trace = np.zeros((n_shares, len(QUANTITIES)))
         return Chain(state, n_draws, *sums, shares, trace, Draws.empty(n_stored, data, K, L))
+
+    def _n_stored(self, sizes: tuple[int, ...], n_chains: int, n_draws: int) -> tuple[int, int]:
+        """Return how many draws of the answers, and how many whole draws, a chain stores."""
+        least, most = -(-MIN_DRAWS // n_chains), -(-MAX_DRAWS // n_chains)
+        M, _, P, _, _ = sizes
+        n_shares = max(least, min(SHARE_DRAWS // n_chains, MAX_SHARE_NUMBERS // (M * P * n_chains)))
+        n_whole = max(least, min(most, MAX_DRAW_NUMBERS // (draw_numbers(*sizes) * n_chains)))
+        return min(n_draws, n_shares), min(n_draws, n_shares, n_whole)
 
     def _annotator_weights(self, labels: Annotations) -> Array:
         """Return (N,) weights of the annotators in the population: by labels, or equal."""
@@ -289,10 +312,7 @@ class HPGM(SampledMixin, Model):
         T = min(len(self.draws_), T)
         draws = self.draws_.take(np.linspace(0, len(self.draws_) - 1, T).astype(int))
         annotator = np.where(np.bincount(self.learned_rows_[1], minlength=N) > 0, np.arange(N), -1)
-        others = np.setdiff1d(np.arange(M), sampled)
-        stops = np.cumsum(np.diff(labels.item_pointers)[others])
-        cuts = np.searchsorted(stops, np.arange(EXTENDED_LABELS, stops[-1], EXTENDED_LABELS))
-        parts = np.split(others, cuts)
+        parts = item_batches(labels, np.setdiff1d(np.arange(M), sampled))
 
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         beliefs, rho = np.zeros((T, M, draws.psi.shape[1]), np.float32), np.zeros((T, M, P), np.float32)
@@ -399,7 +419,7 @@ class HPGM(SampledMixin, Model):
         self.share_draws_ = np.where(same[None, :, None], before, shares).astype(np.float32)
         before = fitted.label_distributions_[item]
         self.label_distributions_ = np.where(same[:, None], before, row_shares(sums))
-        self._floor_unanimous(new.counts)
+        self._floor_unanimous(np.where((item < 0)[:, None], new.counts, 0))
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
         self.last_states_ = ()  # the chains cover other items and annotators
@@ -491,3 +511,17 @@ class HPGM(SampledMixin, Model):
         self.draws_ = Draws.from_arrays(arrays, "draws_")
         names = map("last_states_.{}".format, range(facts["n_states"]))
         self.last_states_ = tuple([GibbsState.from_arrays(arrays, name) for name in names])
+        check_learned_rows(self)
+        (T, M, K), E = self.draws_.beliefs.shape, self.learned_rows_.shape[1]
+        L, N, P = self.draws_.omega.shape[1], len(self.annotator_vocabulary_), len(self.class_vocabulary_)
+        draws = {"rho": (T, M, P), "matrices": (T, N, P, K), "sizes": (T, N, K), "population": (T, K, P)}
+        draws |= {"drawn_population": (T, K, P), "theta": (T, K, L, P), "phi": (T, K, P), "psi": (T, K)}
+        draws |= {"omega": (T, L), "z": (T, N), "numbers": (T, 4)}
+        check_shapes(self.draws_, draws | {"beliefs": (T, len(self.item_vocabulary_), K)})
+        check_codes("draws_.z", self.draws_.z, L)
+        for state in self.last_states_:
+            K, L, _ = state.theta.shape
+            shapes = {"w": (M,), "z": (N,), "from_item": (E,), "theta": (K, L, P), "phi": (K, P)}
+            check_shapes(state, shapes | {"phi0": (P,), "psi": (K,), "omega": (L,)})
+            check_codes("w", state.w, K)
+            check_codes("z", state.z, L)
