@@ -101,7 +101,6 @@ DEMO_MODELS: dict[str, dict[str, Any]] = {
     "dawid-skene": {},
     "fmm": {"n_item_clusters": 16},
     "pgm": {"n_item_clusters": 12, "n_annotator_clusters": 8},
-    "hpgm": {},
 }
 
 

@@ -22,7 +22,7 @@
 
 /* Versions for the vectors of the machine: without contraction (hatch_build.py) all give the same bits. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
-#define FOR_EACH_VECTOR_SIZE __attribute__((target_clones("avx512f", "avx2", "default")))
+#define FOR_EACH_VECTOR_SIZE __attribute__((target_clones("avx2", "default")))
 #else
 #define FOR_EACH_VECTOR_SIZE
 #endif
