@@ -165,10 +165,22 @@ def test_apply_to_strangers(kind: str, request: Any) -> None:
     applied = model.apply(new)
     for part in (applied, applied.apply(new)):
         np.testing.assert_allclose(part.share_draws_.sum(axis=2), 1, rtol=1e-4)
-        assert part.label_distributions_[0, -1] >= 0.6
+        np.testing.assert_array_equal(part.members_[0].crowd_draws_, model.members_[0].a_draws_)
     other = ds.Annotations.from_arrays(["other"], ["a stranger"], [top])
     gap = applied.apply(other).label_distributions_ - model.apply(other).label_distributions_
     assert np.abs(gap).max() < 0.05  # the population is still that of the fit
+
+
+def test_apply_raises_unanimous_answers_of_new_items() -> None:
+    rng = np.random.default_rng(1)  # labels without structure, so that no share is large
+    labels = ds.Annotations.from_arrays(
+        np.repeat(np.arange(40), 4), rng.integers(12, size=160), rng.integers(5, size=160)
+    )
+    model = ds.Pool(**SHORT).fit(labels)
+    unanimous = ds.Annotations.from_arrays([99] * 6, labels.annotators[:6], [0] * 6)
+    applied = model.apply(unanimous)
+    assert np.mean([member.label_distributions_[0, 0] for member in applied.members_]) < 0.6
+    assert 0.6 <= applied.label_distributions_[0, 0] < 0.61
 
 
 def test_apply_adds_to_what_the_fit_knows_of_an_item(ordinal: ds.Pool) -> None:
