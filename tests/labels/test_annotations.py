@@ -312,3 +312,11 @@ def test_side_tables_of_every_form() -> None:
         assert labels.items.tolist() == ["a", "b", "c"]
         assert labels.item_column("text").tolist() == ["x", "y", "z"]
         assert labels.gold.tolist() == [0, -1, -1]  # type: ignore[union-attr]
+
+
+def test_gold_labels_of_other_items_add_no_class() -> None:
+    labels = Annotations.from_arrays(["i1", "i2"], ["a", "b"], ["x", "y"])
+    gold = {"item": ["i1", "other"], "label": ["x", "unknown"]}
+    assert labels.with_tables(gold=gold).classes.tolist() == ["x", "y"]
+    with pytest.raises(DataError, match="no gold label is for an item of the labels, whose ids"):
+        labels.with_tables(gold={"item": ["other"], "label": ["x"]})

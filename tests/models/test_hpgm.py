@@ -13,7 +13,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.engine import current, using
-from dissensus.errors import DataError, DissensusError, ModelFileError
+from dissensus.errors import DataError, DissensusError, DissensusWarning, ModelFileError
 from dissensus.metrics import kl
 from dissensus.models.hpgm.sampler import hinted_weights, sweep
 from dissensus.models.sampled import (
@@ -249,6 +249,17 @@ def test_update_adds_items_and_annotators() -> None:
     assert "new annotator" in set(model.annotators_)
     assert model.training_labels().n_labels == LABELS.n_labels + 2
     assert model.n_labels_[list(model.items_).index("new item")] == 2
+
+
+@pytest.mark.parametrize("kind", [ds.HPGM, ds.Pool])
+def test_update_skips_labels_of_the_fit(kind: Any) -> None:
+    model = kind(n_chains=2, n_sweeps=20).fit(LABELS[:30])
+    before = model.training_labels().n_labels
+    with pytest.raises(DataError, match="the fit: already has all 20 labels"):
+        model.update(LABELS.take_rows(np.arange(20)))
+    with pytest.warns(DissensusWarning, match=r"skipped [\d,]+ of [\d,]+ labels, which the fit already has"):
+        model.update(LABELS[:31])
+    assert model.training_labels().n_labels == before + LABELS[30:31].n_labels
 
 
 def test_update_refuses_unknown_classes(fitted: ds.HPGM) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dissensus as ds
-from dissensus.errors import DataError, ParameterError
+from dissensus.errors import DataError, DissensusWarning, ParameterError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import with_features
 from dissensus.models import name_of
@@ -157,3 +157,16 @@ def test_labels_without_disagreement_are_refused() -> None:
             fit(labels)
         assert fit(labels, "majority").model is not None
     assert fit(once, estimate="truth").estimate == "truth"
+
+
+def test_features_that_are_missing_are_an_error() -> None:
+    labels = ds.simulate(30, 5, 3, labels_per_item=3, seed=0).annotations
+    with pytest.raises(DataError, match="neither features nor a column 'text'"):
+        fit(labels, settings={"use_features": True, "n_chains": 2, "n_sweeps": 10})
+
+
+@pytest.mark.parametrize("settings", [{"estimate": "truth"}, {"model": "fmm"}])
+def test_settings_without_effect_are_named(settings: dict[str, Any]) -> None:
+    labels = ds.simulate(30, 5, 3, labels_per_item=3, seed=0).annotations
+    with pytest.warns(DissensusWarning, match=r"no effect on .*: fast=, minutes="):
+        fit(labels, fast=True, minutes=1.0, **settings)

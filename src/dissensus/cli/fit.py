@@ -145,12 +145,11 @@ def _note_models(labels: Annotations, file: Path) -> None:
 def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bool) -> None:
     """Print the main findings and the files written; with ``verbose`` also the model and how it stopped."""
     say(amounts(run.annotations))
+    if run.model.uses_features:
+        say("The model uses the features or texts of the items.")
     for step in summary["next_steps"]:
         say(f"• {step}")
-    if summary["run_difference"] is not None:
-        from dissensus.models.sampled import second_run
-
-        say(second_run(summary["run_difference"]))
+    _show_second_run(summary)
     if run.annotations.label_type == "pairwise" and not run.model.answers_are_classes:
         _show_ranks(run)
     if run.gold is not None:
@@ -168,6 +167,15 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
     if "report.html" in summary["files"]:
         say_report(directory / "report.html")
     say_written(directory, summary)
+
+
+def _show_second_run(summary: dict[str, Any]) -> None:
+    """Say how far another run would move the shares, and after an update with few sweeps, what to do."""
+    if summary["run_difference"] is not None:
+        from dissensus.models.sampled import MAX_RUN_DIFFERENCE, second_run
+
+        more = " Fit again for a smaller difference." if "updated" in summary else ""
+        say(second_run(summary["run_difference"]) + more * (summary["run_difference"] > MAX_RUN_DIFFERENCE))
 
 
 def _show_ranks(run: Refinement) -> None:
@@ -248,6 +256,7 @@ def update(
     say(f"{count(total - updated['n_labels'], 'label')} added, {', '.join(fresh)}; {total:,} labels in total")
     for step in summary["next_steps"]:
         say(f"• {step}")
+    _show_second_run(summary)
     if "report.html" in summary["files"]:
         say_report(directory / "report.html")
     say_written(directory, summary)

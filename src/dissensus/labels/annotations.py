@@ -301,17 +301,23 @@ class Annotations(TableResult):
 
     def _with_gold(self, table: pa.Table, locate: vocab.Locate, new_classes: bool) -> Self:
         item, label, rows = gold_labels(table, locate)
+        items = self.item_vocabulary.codes(item)
+        matched, strangers = np.flatnonzero(items >= 0), int((items < 0).sum())
+        if strangers and not len(matched):
+            raise DataError(
+                f"{locate(int(rows[0]))}: no gold label is for an item of the labels, whose ids are like "
+                f"{vocab.quoted(self.items[0])}; those of the gold labels are like "
+                f"{vocab.quoted(item[0].as_py())}"
+            )
+        items, rows, label = items[matched], rows[matched], label.take(vocab.arrow_indices(matched))
         if not new_classes:
             vocab.encode(
                 label, "label", order=self.class_vocabulary, locate=lambda row: locate(int(rows[row]))
             )
         codes, classes = self.class_vocabulary.extended(label)
         unseen = unused_class_notes(label, classes, codes, lambda row: locate(int(rows[row])))
-        items = self.item_vocabulary.codes(item)
-        matched = items >= 0
         gold = np.full(self.n_items, -1, dtype=np.int32)
-        gold[items[matched]] = classes.codes(label)[matched]
-        strangers = int((~matched).sum())
+        gold[items] = classes.codes(label)
         notes = count_notes(
             (strangers, "{} {are} for items that are not in the data and {are} dropped", "gold label")
         )

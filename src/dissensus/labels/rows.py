@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, ParameterError, bad_parameter, setting
+from dissensus.errors import DataError, ParameterError, bad_parameter, setting, warn
 from dissensus.labels import vocabulary as vocab
 from dissensus.numerics import pointers
 
@@ -165,6 +165,23 @@ def find_rows(rows: Sequence[vocab.Codes], all_rows: Sequence[vocab.Codes]) -> N
         ranked.append(rank * (key.max(initial=0) + 1) + part)
     order = np.argsort(ranked[1])
     return np.asarray(order[np.searchsorted(ranked[1][order], ranked[0])], np.int64)
+
+
+def without_repeated(learned: Annotations, new: Annotations, where: str) -> Annotations:
+    """Return the new labels that are not among the learned ones, with a warning; all repeated is an error."""
+    item = learned.item_vocabulary.codes(new.item_vocabulary)[new.item].astype(np.int64)
+    annotator = learned.annotator_vocabulary.codes(new.annotator_vocabulary)[new.annotator]
+    label = learned.class_vocabulary.codes(new.class_vocabulary)[new.label]
+    N, P = learned.n_annotators, learned.n_classes
+    keys = (learned.item.astype(np.int64) * N + learned.annotator) * P + learned.label
+    all_known = (item >= 0) & (annotator >= 0) & (label >= 0)
+    repeated = all_known & np.isin((item * N + annotator) * P + label, keys)
+    if len(repeated) and repeated.all():
+        raise DataError(f"{where}: already has all {len(repeated):,} labels; there is nothing to add")
+    if new.anonymous or not repeated.any():  # equal class counts are other labels
+        return new
+    warn(f"skipped {repeated.sum():,} of {len(repeated):,} labels, which {where} already has")
+    return new.take_rows(~repeated)
 
 
 # ---- side tables --------------------------------------------------------------------------------------

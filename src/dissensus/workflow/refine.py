@@ -225,7 +225,8 @@ def default_model(
     if name != "pool":
         return build_model(name, settings, seed=seed, n_jobs=n_jobs), ""
     settings = {**(FAST_SETTINGS if fast else {}), **settings}
-    plain = build_model(name, settings, seed=seed, n_jobs=n_jobs)
+    # whether a setting asks for features that the labels do not have is checked by the fit
+    plain = build_model(name, {**settings, "use_features": False}, seed=seed, n_jobs=n_jobs)
     if annotations.anonymous:
         mixture = build_model(*COUNTS_MIXTURE, seed=seed)
         if comparison.is_applicable(mixture, annotations):
@@ -241,7 +242,8 @@ def default_model(
         warn(f"{reason}, so they are the answer; the labels show no structure that the default could use")
         return build_model(COUNTS, {}), reason
     with_features = build_model(name, {"use_features": True, **settings}, seed=seed, n_jobs=n_jobs)
-    return (with_features if comparison.is_applicable(with_features, annotations) else plain), ""
+    usable = "use_features" in settings or comparison.is_applicable(with_features, annotations)
+    return (with_features if usable else plain), ""
 
 
 def _note_unused_features(model: Model, annotations: Annotations) -> None:

@@ -28,12 +28,12 @@ import numpy as np
 from dissensus.annotators.pseudonyms import is_pseudonymous
 from dissensus.annotators.verdicts import ANNOTATORS_FILE, annotator_verdicts, bias_columns, read_verdicts
 from dissensus.engine import current
-from dissensus.errors import DataError, warn
+from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
 from dissensus.labels import provided
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
-from dissensus.labels.rows import join_labels
+from dissensus.labels.rows import join_labels, without_repeated
 from dissensus.labels.vocabulary import arrow_table
 from dissensus.models import RUN_SETTINGS, name_of
 from dissensus.models.base import Model
@@ -388,17 +388,4 @@ def unseen_labels(path: Path, learned: Annotations, new: Annotations) -> Annotat
             f"{path}: the run is anonymous, so new labels cannot be matched with its annotators; fit the old "
             "and the new labels together"
         )
-    # (new labels,): True if the run has a label with the same item, annotator and class
-    item = learned.item_vocabulary.codes(new.item_vocabulary)[new.item].astype(np.int64)
-    annotator = learned.annotator_vocabulary.codes(new.annotator_vocabulary)[new.annotator]
-    label = learned.class_vocabulary.codes(new.class_vocabulary)[new.label]
-    N, P = learned.n_annotators, learned.n_classes
-    keys = (learned.item.astype(np.int64) * N + learned.annotator) * P + learned.label
-    all_known = (item >= 0) & (annotator >= 0) & (label >= 0)
-    repeated = all_known & np.isin((item * N + annotator) * P + label, keys)
-    if len(repeated) and repeated.all():
-        raise DataError(f"{path}: already has all {len(repeated):,} labels; there is nothing to add")
-    if new.anonymous or not repeated.any():  # equal class counts are other labels
-        return new
-    warn(f"skipped {repeated.sum():,} of {len(repeated):,} labels, which the run already has")
-    return new.take_rows(~repeated)
+    return without_repeated(learned, new, "the run")

@@ -25,7 +25,7 @@ from dissensus.errors import DataError, require
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
-from dissensus.labels.rows import as_texts, find_rows, join_labels, rows_with_values
+from dissensus.labels.rows import as_texts, find_rows, join_labels, rows_with_values, without_repeated
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.models.hpgm import adjustments, sampler
@@ -345,9 +345,10 @@ class HPGM(SampledMixin, Model):
         return bool(self.last_states_) and not self.use_features
 
     def update(self, new: Any) -> Self:
-        """Add labels: resume the chains from their last states, for a sixth of the sweeps of a fit.
+        """Add labels to this model: resume the chains, for a sixth of the sweeps of a fit.
 
-        ``new`` holds labels of old or new items and annotators; its classes must be those of the fit.
+        ``new`` holds labels of old or new items and annotators; its classes must be those of the fit. Labels
+        that the fit already has are skipped.
         """
         self._check_fitted()
         if not self.last_states_:
@@ -357,7 +358,8 @@ class HPGM(SampledMixin, Model):
             )
         if self.use_features:
             raise DataError("runs store no features of items, so this model cannot be updated; fit again")
-        merged, last = self._with_labels(recode_classes(as_annotations(new), self.class_vocabulary_))
+        labels = recode_classes(as_annotations(new), self.class_vocabulary_)
+        merged, last = self._with_labels(without_repeated(self.training_labels(), labels, "the fit"))
         return self._run_fit(merged, last=last)
 
     def _with_labels(self, new: Annotations) -> tuple[Annotations, LastStates]:
