@@ -225,7 +225,7 @@ class HyperPriors:
     phi0: float = 2.0
 
 
-HYPERPRIORS = HyperPriors()
+DEFAULT_PRIORS = HyperPriors()
 
 
 @dataclass(frozen=True)
@@ -494,7 +494,7 @@ def draw_lambda(from_item: Bools, prior: PriorPair, rng: Generator) -> float:
 # ---- one sweep ----------------------------------------------------------------------------------------
 
 
-def sweep(state: GibbsState, data: Data, rng: Generator, priors: HyperPriors = HYPERPRIORS) -> GibbsState:
+def sweep(state: GibbsState, data: Data, rng: Generator, priors: HyperPriors = DEFAULT_PRIORS) -> GibbsState:
     """Draw every part of the state once, given the others."""
     q_phi, counts = np.maximum(state.q * state.phi, MIN_COUNT), Counts.of_state(data, state)
     psi, trust = np.maximum(state.psi, MIN_COUNT)[None], state.trust
@@ -560,7 +560,7 @@ def start(data: Data, K: int, L: int, rng: Generator, number: int = 0) -> GibbsS
     measures = np.tile(phi0, (K, L, 1)), np.tile(phi0, (K, 1)), phi0, np.full(K, 1 / K), np.full(L, 1 / L)
     numbers = 5.0, 5.0, 5.0, 2.0, 3.0, 3.0, 0.05  # r, s, q, a, γ, τ, λ
     state = GibbsState(w, z, from_item, *measures, *numbers)
-    return draw_measures(data, state, HYPERPRIORS, rng)
+    return draw_measures(data, state, DEFAULT_PRIORS, rng)
 
 
 def extend_state(
