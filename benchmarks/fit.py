@@ -21,9 +21,10 @@ from experiments.runner import DATA_FOLDER, check_limit
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 MAX_SECONDS = {  # by command
-    "fit jq1": 30.0,
-    "fit --fast jq1": 5.0,
-    "fit hs_brexit": 8.0,
+    "fit jq1": 26.0,
+    "fit --fast jq1": 14.0,
+    "fit hs_brexit": 9.0,
+    "fit gwsd": 18.0,
     "annotators RUN": 1.0,
     "import dissensus": 0.35,
 }

@@ -35,10 +35,11 @@ DEFAULT_PARTS = (
     "dawid_skene --labels 10000000",
     "ldlnm --search",
     "messages",
+    "sweep",
 )
 ALL_PARTS = (
     *("agreement", "apply", "converge", "dask", "dawid_skene", "embed", "fit", "ldlnm --search", "messages"),
-    *("read", "search", "store", "threads", "truth"),
+    *("read", "search", "store", "sweep", "threads", "truth"),
 )
 Figure = dict[str, Any]
 
