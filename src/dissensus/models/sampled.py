@@ -36,6 +36,8 @@ class SampledMixin(Estimator):
 
     intervals_are = "sampled"
     quantities_: ClassVar[tuple[str, ...]]  # scalar quantities whose chains are compared
+    # Labels from which chains run on threads: between the short steps of smaller fits, threads would wait.
+    _threaded_labels: ClassVar[int] = 0
 
     label_distributions_: Array = fitted("(M, P): posterior mean of the population's answers", saved=False)
     trace_: Array = fitted("the first of ``quantities_`` in each draw, chain after chain", saved=False)
@@ -91,8 +93,10 @@ class SampledMixin(Estimator):
         """
         chains: list[Chain] = []
         size = len(last) or n_chains
+        on_threads = vars(self)["n_jobs"] != -1 or engine.n_labels >= self._threaded_labels
         while True:
-            chains += engine.map(sample, range(len(chains), len(chains) + size))
+            numbers = range(len(chains), len(chains) + size)
+            chains += engine.map(sample, numbers) if on_threads else map(sample, numbers)
             self.moves_ = run_moves([row_shares(vars(chain)["answers"]) for chain in chains])
             self.run_difference_ = run_difference(self.moves_)
             n_rounds, is_timed = len(chains) // size, engine.seconds_left() < np.inf

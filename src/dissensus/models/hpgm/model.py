@@ -120,8 +120,14 @@ class HPGM(SampledMixin, Model):
         "Whether to count aliases once, shrink single labels and raise unanimous shares; False: none of it.",
     )
     seed: int = setting(0, *SEED)
-    n_jobs: int = setting(-1, *N_JOBS)
+    n_jobs: int = setting(
+        -1,
+        N_JOBS[0],
+        "Number of threads; −1 takes all cores, or one for chains about fewer than 10,000 labels. The result "
+        "does not depend on it.",
+    )
 
+    _threaded_labels = MANY_LABELS
     _draw_arrays: ClassVar[tuple[str, ...]] = (
         *("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_"),
     )
