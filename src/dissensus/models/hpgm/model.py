@@ -109,7 +109,7 @@ class HPGM(SampledMixin, Model):
         "other annotators still inform about the items.",
     )
     max_sampled: int = setting(
-        300_000, integer(1), "With more labels, a random subset of items is sampled; others follow from it."
+        100_000, integer(1), "With more labels, a random subset of items is sampled; others follow from it."
     )
     use_features: bool = flag(
         False, "Whether features or texts of the items inform their clusters; their weight is learned."
