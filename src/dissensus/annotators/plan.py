@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators.groups import Groups, find_groups
 from dissensus.annotators.judge_detection import are_models
-from dissensus.annotators.sentences import close_items, count, quoted
-from dissensus.annotators.verdicts import ERROR, FEW, SPAM, AnnotatorVerdicts, compute_verdicts, require_draws
+from dissensus.annotators.sentences import Sentence, check_sentence, close_items, count, quoted
+from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, compute_verdicts, require_draws
 from dissensus.errors import bad_parameter
 from dissensus.evaluate.group_agreement import AnnotatorAgreement, Votes, annotator_agreement, most_frequent
 from dissensus.labels import as_annotations
@@ -48,7 +49,6 @@ __all__ = ["Findings", "LabelPlan", "LabelQueue", "collect_findings", "label_que
 CLEAR_SHARE = 2 / 3  # share of the answers that makes an item clear
 WIDE_RATIO = 1.25  # of the median width of a rating's interval; wider ones call for another rating
 MIN_TOP_PROBABILITY = 0.9  # below this probability of the label, another label helps
-MIN_AGREEMENT_GAP, MIN_CHECKED_ITEMS = 0.1, 20  # below the median agreement; evidence without a verdict
 STOP_SHARE = 0.9  # share of the items that must reach the target interval
 DRAWS_PER_CHUNK = 1 << 21  # entries of the draws processed at a time
 UNLIMITED_LABELS = 1e9
@@ -70,6 +70,7 @@ class Findings:
     verdicts: AnnotatorVerdicts | None
     votes: Votes | None
     agreement: AnnotatorAgreement | None
+    groups: Groups | None
 
     @cached_property
     def raw(self) -> Array:
@@ -123,16 +124,22 @@ class Findings:
 
     @cached_property
     def check(self) -> Mask:
-        """(annotators,): spam, a systematic error, or without a verdict and far below the usual agreement."""
+        """(annotators,): those to look at first."""
+        if self.verdicts is not None:
+            return self.verdicts.check
         if self.agreement is None:
             return np.zeros(self.annotations.n_annotators, dtype=bool)
-        high = self.agreement.agreement + 1.96 * self.agreement.error
-        is_low = high < self.agreement.median - MIN_AGREEMENT_GAP
-        far_below = is_low & (self.agreement.n >= MIN_CHECKED_ITEMS)
-        if self.verdicts is None:
-            return np.asarray(far_below)
-        verdict = self.verdicts.verdict.astype(str)
-        return np.asarray(np.isin(verdict, (SPAM, ERROR)) | (far_below & (verdict == FEW)))
+        return self.agreement.differs
+
+    def check_sentence(self, names: list[str]) -> Sentence | None:
+        """Return whom to talk to first, and why; None for nobody."""
+        if self.verdicts is not None:
+            return self.verdicts.check_sentence(names)
+        if self.agreement is None:
+            return None
+        load, codes = self.annotations.annotator_load, np.flatnonzero(self.check)
+        codes = codes[np.argsort(-load[codes], kind="stable")]
+        return check_sentence(codes, names, load, self.agreement, [""] * len(names))
 
     def narrowing(self) -> tuple[Array, Array] | None:
         """Return (items,) each: width of the interval of the label's share now, and after one more label."""
@@ -151,11 +158,12 @@ def collect_findings(
     """Return items and annotators that need attention; None: verdicts are computed if the model has draws."""
     intervals = model.intervals()
     if annotations.anonymous:
-        return Findings(model, annotations, intervals, None, None, None)
+        return Findings(model, annotations, intervals, None, None, None, None)
     if verdicts is None and isinstance(model, HPGM):
         verdicts = compute_verdicts(model, annotations)
     votes = Votes.of(annotations)
-    return Findings(model, annotations, intervals, verdicts, votes, annotator_agreement(votes))
+    groups = find_groups(votes) if verdicts is None else verdicts.groups
+    return Findings(model, annotations, intervals, verdicts, votes, annotator_agreement(votes), groups)
 
 
 # ---- gain of a label ----------------------------------------------------------------------------------
@@ -565,11 +573,11 @@ def plan_labels(
 
 
 def annotators_to_ask(verdicts: AnnotatorVerdicts, people: Mask) -> NDArray[Any]:
-    """Return the ids of ``people``, the most informative first; views of similar weight take turns."""
+    """Return the ids of ``people``, the most informative first; groups take turns."""
     order = np.argsort(-verdicts.information, kind="stable")
     order = order[people[order]]
-    if verdicts.n_equal > 1:
-        view = verdicts.view[order]
-        turn = np.array([(view[:i] == v).sum() for i, v in enumerate(view)])
+    if verdicts.groups is not None:
+        group = verdicts.group[order]
+        turn = np.array([(group[:i] == g).sum() for i, g in enumerate(group)])
         order = order[np.argsort(turn, kind="stable")]
     return np.asarray(verdicts.annotator[order])

@@ -6,20 +6,20 @@ there. The kinds and their conditions:
 
 * ``agreement``: α, its interval and the agreement of two labels. Withheld if α is undefined.
 * ``rivals``: the two classes with most of the disagreements. Withheld if they have less than half of them.
-* ``view``: annotators who answer differently. Withheld unless they agree with one another more than with the
-  others (95 % interval of the difference above 0).
-* ``group``: as ``view``, for annotators grouped by a model or a column; a class is named only if the group
-  uses it significantly more, or less, than the others on the same items.
-* ``contrast``: two groups on some items. Withheld unless the shares of the class differ significantly and by
-  at least ``MIN_CONTRAST``.
-* ``standing``: agreement of one annotator with the others. ``blind`` (labels hardly depend on the item) is
-  withheld if agreement above chance is more than half of the usual; ``rule`` (one class in place of another)
-  below half of the items; ``few`` if agreement is significantly above chance.
+* ``groups``: two groups of annotators, with agreement and a habit counted on items that were not used to find
+  them. Withheld without groups.
+* ``contrast``: where their most frequent answers differ. Withheld if they differ on no item.
+* ``group``: annotators with the same value of a column. Withheld unless they agree with one another more than
+  with the others (95 % interval of the difference above 0); a class is named only if the group uses it
+  significantly more, or less, than the others on the same items.
+* ``standing``: agreement of one annotator with the others, and of two others on the same items. ``bias`` is
+  withheld if its interval contains 0; ``blind`` (labels hardly depend on the item) if agreement above chance
+  is more than half of the usual; ``rule`` (one class in place of another) below half of the items;
+  ``undecided`` if agreement is significantly above chance and all probabilities are clear.
 * ``overturned``: labels of an item, and reasons for the model's answer; only those that the labels confirm.
 * ``cluster``: items and the labels they received.
 * ``column``: a value of a column in a group. Withheld if chance explains it.
-* ``check``: annotators to check. Withheld unless the others agree with them significantly less than with one
-  another.
+* ``check``: annotators to look at first, with what is wrong. Withheld if there are none.
 * ``finding``: a verdict of the model alone; it says that the raw labels give no reason.
 * ``adjudicate``, ``more``, ``parts``, ``gold``: items to decide, items that need labels, unconnected parts of
   the data, and accuracy.
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +39,17 @@ from numpy.typing import NDArray
 from dissensus.evaluate import group_agreement as by_labels
 from dissensus.evaluate.group_agreement import AnnotatorAgreement, GroupComparison, Votes, most_frequent
 from dissensus.labels.agreement import reading
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import class_values
 from dissensus.numerics import Array, Indices, Mask
+
+if TYPE_CHECKING:
+    from dissensus.annotators.groups import Groups
 
 MAX_NAMES = 5  # annotators named in a sentence
 MIN_DIFFERENCE = 0.03  # difference of two shares that is mentioned
 MIN_CONTRAST = 0.1  # difference of two groups' shares of a class
-Z_95 = 1.96  # standard errors on each side of a 95 % interval
+Z_95, Z_90 = 1.96, 1.645  # standard errors on each side of 95 % and 90 % intervals
 MIN_ALPHA = 0.667  # Krippendorff's α below which one label per item is not enough
 MAJORITY = 0.5
 MIN_CRAMERS_V, MIN_RESIDUAL = 0.1, 2.0  # of a column associated with groups; standardised residual
@@ -136,38 +141,36 @@ def parts_sentence(n_parts: int | None, largest: int | None, n_items: int) -> Se
 
 
 def check_sentence(
-    votes: Votes,
     annotators: Indices,
-    names: list[str],
+    names: Sequence[str],
     load: Any,
-    groups: Mapping[str, Indices] | None = None,
+    agreement: AnnotatorAgreement,
+    reasons: Sequence[str],
 ) -> Sentence | None:
-    """Name annotators to check, if the others agree with them less than with one another.
-
-    ``groups``: members of each confirmed group; one with most of these annotators is mentioned.
-    """
+    """Name the annotators to look at first, each with a reason; ``reasons`` has one for every annotator."""
     if not len(annotators):
         return None
-    gap = by_labels.agreement_gap(votes, is_member(votes, annotators))
-    if not gap.low > 0:
-        return None
-    n = len(annotators)
+    n, listing = len(annotators), []
+    for code in annotators[:MAX_NAMES]:
+        words = gap_words(int(code), agreement)
+        reason = str(reasons[code])
+        facts = ", ".join(part for part in (reason, words) if part)
+        listing.append(f"{names[code]} ({facts})" if facts else str(names[code]))
+    listing += [f"{n - MAX_NAMES:,} more"] * (n > MAX_NAMES)
     share = percent(float(load[annotators].sum() / max(load.sum(), 1)))
-    listing = [names[code] for code in annotators[:MAX_NAMES]] + [f"{n - MAX_NAMES:,} more"] * (n > MAX_NAMES)
     text = (
-        f"Check {count(n, 'annotator')} ({share} of the labels): {listed(listing)}. The others agree with "
-        f"{'them' if n > 1 else 'this annotator'} {100 * gap.value:.0f} percentage points less often than "
-        "with one another. Read the evidence before you exclude anyone."
+        f"Talk to {count(n, 'annotator')} first ({share} of the labels): {listed(listing)}. "
+        "Read the evidence before you exclude anyone."
     )
-    members = None
-    for letter, codes in (groups or {}).items():
-        inside = int(np.isin(annotators, codes).sum())
-        if inside > max(1, MAJORITY * n):
-            members = codes
-            those = "All" if inside == n else f"{inside:,}"
-            text += f" {those} of them are in group {letter} (see Groups in the report), which may hold a "
-            text += "minority view."
-    return Sentence(text, "check", annotators=annotators, group=members)
+    return Sentence(text, "check", annotators=annotators)
+
+
+def gap_words(n: int, agreement: AnnotatorAgreement) -> str:
+    """Return ``agrees on 65 %, others on 81 % of the same items``; empty if no two others labelled them."""
+    if not agreement.n_usual[n]:
+        return ""
+    value = float(agreement.usual[n] + agreement.gap[n])
+    return f"agrees on {percent(value)}, others on {percent(float(agreement.usual[n]))} of the same items"
 
 
 def close_items(counts: NDArray[Any]) -> Mask:
@@ -286,24 +289,6 @@ def cluster_sentence(counts: NDArray[Any], items: Indices, names: Sequence[str])
 # ---- groups of annotators -----------------------------------------------------------------------------
 
 
-def view_sentence(votes: Votes, members: Indices, names: Sequence[str]) -> Sentence | None:
-    """Describe how annotators with a view of their own differ from the others."""
-    inside = is_member(votes, members)
-    majorities = by_labels.compare_majorities(votes.votes(inside), votes.votes(~inside))
-    if majorities is None or not majorities.n_different:
-        return None
-    if not by_labels.compare_group(votes, inside).gap.low > 0:
-        return None
-    a, b, n = majorities.largest
-    often = "mostly" if n >= MAJORITY * majorities.n_different else "most often"
-    text = (
-        f"{'answer' if len(members) > 1 else 'answers'} differently from the others on "
-        f"{majorities.n_different:,} of {count(majorities.n_items, 'shared item')}, {often} "
-        f"{quoted(names[a])} instead of {quoted(names[b])} ({count(n, 'item')})"
-    )
-    return Sentence(text, "view", members=members)
-
-
 def is_member(votes: Votes, members: Indices) -> Mask:
     """Return (annotators,): True for the codes in ``members``."""
     return np.isin(np.arange(votes.sizes[1]), members)
@@ -332,43 +317,81 @@ def group_sentence(group: GroupComparison, names: Sequence[str], members: Indice
     return Sentence(text, "group", members=members)
 
 
-def contrast_sentence(
-    votes: Votes,
-    groups: tuple[Indices, Indices],
-    letters: Sequence[str],
-    items: Indices,
-    names: list[str],
-    cluster: str,
-) -> Sentence | None:
-    """Report the class that one group chooses for items of a cluster more often than another group."""
-    first, second = (votes.votes(is_member(votes, members))[items] for members in groups)
-    both = (first.sum(axis=1) > 0) & (second.sum(axis=1) > 0)
-    if not both.any():
-        return None
-    tables = first[both], second[both]
-    shares = [table.sum(axis=0) / table.sum() for table in tables]
-    gap = shares[0] - shares[1]
-    p = int(gap.argmax())
-    # linearised: the contribution of item m to the difference of two ratios of sums
-    terms = [(t[:, p] - s[p] * t.sum(axis=1)) / t.sum() for t, s in zip(tables, shares, strict=True)]
-    error = math.sqrt(float(((terms[0] - terms[1]) ** 2).sum()))
-    if gap[p] < MIN_CONTRAST or gap[p] <= Z_95 * error or both.sum() < MIN_CONTRAST_ITEMS:
-        return None
-    text = (
-        f"Groups {letters[0]} and {letters[1]} both labelled {count(int(both.sum()), 'similar item')} "
-        f"({cluster}). On these, {quoted(names[p])} is {percent(float(shares[0][p]))} of the labels of "
-        f"{letters[0]} and {percent(float(shares[1][p]))} of those of {letters[1]}."
+def habit(tables: Array, names: Sequence[str], values: Array | None) -> tuple[str, str]:
+    """Return how the second group's answers differ from the first's, as a name and in numbers.
+
+    ``tables`` (2, items, classes) are the answers of both groups. Items count equally. Both are empty unless
+    a class, or the mean of the ``values`` of ordered classes, differs significantly.
+    """
+    both = (tables.sum(axis=2) > 0.5).all(axis=0)
+    first, second = (table[both] / table[both].sum(axis=1, keepdims=True) for table in tables)
+    n = int(both.sum())
+    if n < MIN_CONTRAST_ITEMS:
+        return "", ""
+    if values is not None:
+        gaps = (second - first) @ values
+        value, error = float(gaps.mean()), float(gaps.std(ddof=1)) / math.sqrt(n)
+        if abs(value) <= Z_95 * error:
+            return "", ""
+        name, means = (
+            "more lenient" if value > 0 else "stricter",
+            [float((x @ values).mean()) for x in (first, second)],
+        )
+        return name, f"its mean grade is {means[1]:.2f}, that of the larger group {means[0]:.2f}"
+    gaps = second - first
+    change, error = gaps.mean(axis=0), gaps.std(axis=0, ddof=1) / math.sqrt(n)
+    significant = (np.abs(change) > Z_95 * error) & (np.abs(change) >= MIN_DIFFERENCE)
+    if not significant.any():
+        return "", ""
+    # with two classes, the rarer one is named
+    p = int((np.abs(change) * significant - 1e-6 * first.mean(axis=0)).argmax())
+    shares = percent(float(second[:, p].mean())), percent(float(first[:, p].mean()))
+    often = "more" if change[p] > 0 else "less"
+    return f"{often} often {quoted(names[p])}", (
+        f"it answers {quoted(names[p])} {often} often: {shares[0]} against {shares[1]}"
     )
-    return Sentence(text, "contrast", groups=groups, items=items, label=p)
 
 
-def groups_sentence(n: int, contrast: Sentence | None) -> Sentence | None:
-    """Report that groups of annotators answer differently, and their largest contrast."""
-    if contrast is None or n < 2:
+def groups_sentence(groups: Groups | None, labels: Annotations) -> Sentence | None:
+    """Report that there are two groups, how the smaller one answers, and their agreement."""
+    if groups is None:
         return None
-    text = f"The annotators form {n} groups that answer differently. {contrast} "
-    text += "Analyse the groups separately, or state in the guidelines which answer is right."
-    return Sentence(text, "groups", parts=[contrast])
+    values = class_values(labels) if labels.label_type == "ordinal" else None
+    tables = groups.tables(Votes.of(labels))
+    n = int((tables.sum(axis=2) > 0.5).all(axis=0).sum())
+    words = habit(tables, [str(name) for name in labels.classes], values)[1]
+    sizes = [int((groups.group == g).sum()) for g in range(2)]
+    neither = labels.n_annotators - sum(sizes)
+    low, high = 100 * groups.gap.low, 100 * groups.gap.high
+    text = (
+        f"The annotators form two groups that answer differently ({sizes[0]:,} and {sizes[1]:,} annotators"
+        f"{f', {neither:,} in neither' * (neither > 0)}). Counted on items not used to find them, two members "
+        f"of the smaller group agree on {percent(groups.within[1])} of the items that both labelled, two of the larger group on "
+        f"{percent(groups.within[0])}, and members of different groups on {percent(groups.across)} (mean "
+        f"difference {100 * groups.gap.value:.0f} points, 95\u00a0% interval {low:.0f} to {high:.0f})."
+    )
+    if words:
+        text += f" On {count(n, 'item')} that both groups labelled, {words}."
+    text += " Analyse the groups separately, or state in the guidelines which answer is right."
+    return Sentence(text, "groups", groups=groups)
+
+
+def contrast_sentence(groups: Groups | None, labels: Annotations) -> Sentence | None:
+    """Report on how many items the most frequent answers of the groups differ."""
+    if groups is None:
+        return None
+    tables, names = groups.tables(Votes.of(labels)), [str(name) for name in labels.classes]
+    majorities = by_labels.compare_majorities(tables[1], tables[0])
+    if majorities is None or not majorities.n_different:
+        return None
+    a, b, n = majorities.largest
+    often = "mostly" if n >= MAJORITY * majorities.n_different else "most often"
+    text = (
+        f"The most frequent answers of the groups differ on {majorities.n_different:,} of "
+        f"{count(majorities.n_items, 'shared item')}, {often} {quoted(names[a])} in the smaller group and "
+        f"{quoted(names[b])} in the larger ({count(n, 'item')})."
+    )
+    return Sentence(text, "contrast", groups=groups)
 
 
 def column_sentence(
@@ -395,15 +418,55 @@ def column_sentence(
 
 
 def standing_sentence(n: int, agreement: AnnotatorAgreement) -> Sentence | None:
-    """Report an annotator's agreement with the others."""
+    """Report an annotator's agreement with the others, and that of two others on the same items."""
     if not agreement.n[n]:
         return None
     value, low, high = agreement.interval(n)
     text = (
-        f"agreement with the others is {percent(value)} over {count(int(agreement.n[n]), 'item')} (95\u00a0% "
-        f"interval {percent(low)} to {percent(high)}; median annotator: {percent(agreement.median)})"
+        f"agrees with another annotator on {percent(value)} of {count(int(agreement.n[n]), 'item')} "
+        f"(95\u00a0% interval {percent(low)} to {percent(high)})"
     )
+    if agreement.n_usual[n] > 1:
+        gap, reach = 100 * float(agreement.gap[n]), 100 * Z_95 * float(agreement.gap_error[n])
+        same = "the same items"
+        if agreement.n_usual[n] < agreement.n[n]:
+            same = f"{int(agreement.n_usual[n]):,} of these items"
+        text += (
+            f"; on {same}, two others agree on {percent(float(agreement.usual[n]))} (difference {gap:+.0f} "
+            f"points, 95\u00a0% interval {gap - reach:+.0f} to {gap + reach:+.0f})"
+        )
     return Sentence(text, "standing", annotator=n)
+
+
+def bias_words(class_name: str, bias: float, error: float) -> str:
+    """Return ``‘hate’ 16 points more often`` or ``0.5 grades lower``; empty if the interval contains 0."""
+    if not abs(bias) > error:
+        return ""
+    if class_name:
+        often = "more" if bias > 0 else "less"
+        return (
+            f"{quoted(class_name)} {100 * abs(bias):.0f} points {often} often"
+            if round(100 * abs(bias))
+            else ""
+        )
+    words = f"{abs(bias):.1f} grades {'higher' if bias > 0 else 'lower'}"
+    return words if round(abs(bias), 1) else ""
+
+
+def bias_sentence(n: int, class_name: str, bias: float, error: float) -> Sentence | None:
+    """Report a bias whose interval does not contain 0: towards a class, or in grades if there is none."""
+    words = bias_words(class_name, bias, error)
+    if not words:
+        return None
+    reach = f"{100 * error:.0f}" if class_name else f"{error:.1f}"
+    return Sentence(f"answers {words} than the others of the same items (± {reach})", "bias", annotator=n)
+
+
+def member_sentence(n: int, probability: float) -> Sentence:
+    """Report that an annotator belongs to the smaller group."""
+    return Sentence(
+        f"belongs to the smaller group (probability {percent(probability)})", "member", annotator=n
+    )
 
 
 def blind_sentence(n: int, agreement: AnnotatorAgreement, usual_excess: float) -> Sentence | None:
@@ -416,15 +479,24 @@ def blind_sentence(n: int, agreement: AnnotatorAgreement, usual_excess: float) -
     return Sentence(text, "blind", annotator=n)
 
 
-def few_sentence(n: int, n_labels: int, agreement: AnnotatorAgreement) -> Sentence | None:
-    """Report that there are one or two labels, or that agreement is not significantly above chance."""
-    reason = "too few for a verdict"
-    if agreement.n[n] > 2:
-        if float(agreement.agreement[n] - agreement.chance[n]) > Z_95 * float(agreement.excess_error[n]):
-            return None
+def undecided_sentence(
+    n: int, n_labels: int, agreement: AnnotatorAgreement, needed: int | None, spam: float, minority: float
+) -> Sentence | None:
+    """Report why there is no verdict, and how many labels are usually enough."""
+    labels, reason = count(n_labels, "label"), ""
+    if agreement.n[n] <= 2:
+        reason = f"shares {count(int(agreement.n[n]), 'item')} with others"
+    elif float(agreement.agreement[n] - agreement.chance[n]) <= Z_90 * float(agreement.excess_error[n]):
         chance = percent(float(agreement.chance[n]))
-        reason = f"not significantly more agreement with the others than the {chance} expected by chance"
-    return Sentence(f"{count(n_labels, 'label')}: {reason}", "few", annotator=n)
+        reason = f"agreement with the others is not significantly above the {chance} expected by chance"
+    elif minority > MAJORITY:
+        reason = f"the labels fit the smaller group with probability {percent(minority)}"
+    else:
+        reason = f"the labels are random with probability {percent(spam)}"
+    text = f"{labels}: {reason}"
+    if needed is not None and needed > n_labels:
+        text += f"; about {needed:,} labels on items that others label too are usually enough here"
+    return Sentence(text, "undecided", annotator=n)
 
 
 def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:

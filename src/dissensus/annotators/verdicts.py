@@ -1,21 +1,28 @@
-"""Verdicts on annotators from the posterior of HPGM: spam, minority views, systematic errors.
+"""Annotators: how far they differ from the others, which groups they form, and a verdict on each.
 
-* *spam*: the labels do not depend on the item (``evidence.py``), with probability 0.9 or more.
-* *too few labels*: the labels neither exclude spam nor show it. This depends on what the labels are, not only
-  on their number.
-* *minority view*: the labels follow the items, in a cluster of annotators whose most common answers differ
-  from the crowd's on a tenth of the items or more. A view with at least 60 % of the weight of the largest
-  is not a minority: there are then several views.
-* *systematic error*: as a minority view, but of a single annotator, or of a few who contradict the crowd on
-  most items; with gold labels, also annotators who follow the items but are right less than half as often as
-  usual.
+This is the only account of annotators: the terminal, the report, the files and Python take it from here.
+
+The claims are counted in the raw labels, with intervals over items (``evaluate/group_agreement.py``): how
+often an annotator agrees with the others, and how often two others agree on the same items; the annotator's
+bias; and groups of annotators (``groups.py``), found on one half of the items and tested on the other. The
+posterior draws of HPGM add one probability, that the labels do not depend on the items (``evidence.py``).
+
+* *spam*: the labels do not depend on the items, with probability 0.9 or more.
+* *systematic error*: the labels exchange classes, as with swapped keys, or, by gold labels, are right less
+  than half as often as usual, with probability 0.9 or more.
+* *cannot tell*: agreement with the others is not significantly above chance, or the probability of spam is
+  between 0.1 and 0.9, or that of a smaller group between 0.5 and 0.9.
+* *minority view*: a member of the smaller of two groups, with probability 0.9 or more.
+* *differs*: agrees clearly less with the others than two others do on the same items, and nothing above
+  explains it.
 * *typical*: all other annotators.
 
-Each draw of the posterior assigns annotators to views; probabilities are shares of the draws.
+If gold labels say that there is one right answer, nobody has a minority view.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -25,49 +32,49 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from dissensus.annotators import sentences
-from dissensus.annotators.evidence import informative_clusters, spam_evidence, spam_probability
-from dissensus.annotators.sentences import Sentence, view_sentence
+from dissensus.annotators.evidence import spam_evidence, spam_probability
+from dissensus.annotators.groups import Groups, find_groups
+from dissensus.annotators.sentences import Sentence
 from dissensus.errors import DataError
-from dissensus.evaluate.group_agreement import Votes, annotator_agreement, annotator_bias, median
+from dissensus.evaluate.group_agreement import (
+    AnnotatorAgreement,
+    Votes,
+    annotator_agreement,
+    annotator_bias,
+    median,
+    most_frequent,
+)
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import TableResult
 from dissensus.labels.kinds import class_values
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
-from dissensus.models.hpgm.posterior import Draws
 from dissensus.numerics import Array, Indices, Mask
 from dissensus.params import check_rules, integer, real
 from dissensus.tables.results import is_result_directory, read_rows, read_summary
 
-__all__ = ["AnnotatorVerdicts", "View", "annotator_verdicts"]
+__all__ = ["AnnotatorVerdicts", "annotator_verdicts"]
 
-VERDICTS = ("typical", "minority view", "systematic error", "spam", "too few labels")
-TYPICAL, MINORITY, ERROR, SPAM, FEW = VERDICTS
-SPAM_PROBABILITY = 0.9  # needed for the verdict
-MAX_CAREFUL_SPAM = 0.1  # probability of spam, at even prior odds, up to which labels exclude it
-ERROR_PROBABILITY = 0.5  # needed for the verdict of a systematic error
-MIN_DIFFERENT_ITEMS = 0.1  # share of the items on which two views differ
-MIN_ANSWER_DISTANCE = 0.3  # total variation between two answer distributions that differ
-LARGE_VIEW_RATIO = 0.6  # of the largest view's weight; views above it are not a minority
-ERROR_ITEM_SHARE, MAX_ERROR_WEIGHT = 0.5, 0.1  # items contradicted and weight of a few who err systematically
+VERDICTS = ("typical", "minority view", "systematic error", "spam", "differs", "cannot tell")
+TYPICAL, MINORITY, ERROR, SPAM, DIFFERS, UNDECIDED = VERDICTS
+SURE_PROBABILITY = 0.9  # needed for spam, systematic errors and minority views
+MAX_TYPICAL_SPAM = 0.1  # probability of spam up to which labels depend on the items
+Z_95_ONE_SIDED = 1.645
+SMALLER_GROUP_RATIO = 0.6  # of the larger group's labels; a group above it is not a minority
+ERROR_SHARE = 0.02  # prior share of annotators with a rule of their own
+MIN_RULE_GRADES = 2  # distance of the classes of a rule if they are ordered; less is a bias
 GOLD_ERROR_RATIO = 0.5  # of the usual accuracy on gold labels
 MIN_VERDICT_DRAWS, MAX_VERDICT_CELLS = 12, 1_000_000  # draws used, and entries of π in them
 VERDICT_RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
+ROWS_PER_CHUNK = 1 << 18  # answers examined at a time
 ANNOTATORS_FILE = "annotators.csv"
-
-
-@dataclass(frozen=True)
-class View:
-    """Annotators who answer alike; the largest view is the crowd's."""
-
-    members: Indices  # annotator codes
-    words: str = ""  # how it differs in the raw labels; empty if they do not confirm it
+NO_GROUPS = "The labels show no groups of annotators who answer differently."
 
 
 @dataclass(frozen=True, repr=False)
 class AnnotatorVerdicts(TableResult):
-    """Verdicts; every array has one entry per annotator, in the model's order.
+    """What is known about annotators; every array has one entry per annotator, in the model's order.
 
     Attributes
     ----------
@@ -78,9 +85,17 @@ class AnnotatorVerdicts(TableResult):
     verdict
         Verdict, one of ``VERDICTS``.
     probability
-        Probability of the verdict; NaN for "too few labels".
-    model_agreement
-        Probability that a label equals one drawn from the population.
+        Probability of the verdict; NaN for "cannot tell" and "differs".
+    agreement
+        Probability that another annotator gives the same answer to an item.
+    usual
+        Probability that two others agree on the same items; NaN if no two others labelled them.
+    gap
+        ``agreement`` − ``usual`` on these items.
+    gap_error
+        Half-width of its 95 % interval over items.
+    differs
+        Whether the annotator agrees clearly less with the others than they do.
     bias_of
         Class whose share differs most from its share in the others' labels of the same items; empty if
         classes are ordered, and ``bias`` is the difference of mean grades.
@@ -88,6 +103,8 @@ class AnnotatorVerdicts(TableResult):
         That difference: positive if the annotator gives the class more often, or higher grades.
     bias_error
         Half-width of its 95 % interval over items.
+    model_agreement
+        Probability that a label equals one drawn from the population.
     information
         Information of a label about its item, in nats.
     information_low
@@ -97,17 +114,19 @@ class AnnotatorVerdicts(TableResult):
     spam_probability
         Probability that the labels do not depend on the items.
     minority_probability
-        Probability of a view other than the largest.
+        Probability of the smaller group, if it is a minority.
     error_probability
         Probability of a systematic error.
-    view
-        0 for the largest view, 1, 2, … for others, −1 for none.
+    group
+        0 for the larger group, 1 for the smaller, −1 for neither, or if there are no groups.
     evidence
         Reasons for the verdict, as text.
-    views
-        Views, largest first.
-    n_equal
-        Number of views of similar weight, the largest included.
+    groups
+        The groups; None if there are none.
+    standing
+        Agreement of every annotator with the others, as counted.
+    labels
+        The labels that the numbers were counted in.
     frame_kind
         Kind of data frame returned.
     """
@@ -116,21 +135,32 @@ class AnnotatorVerdicts(TableResult):
     n_labels: NDArray[np.int64]
     verdict: NDArray[Any]
     probability: Array
-    model_agreement: Array
+    agreement: Array
+    usual: Array
+    gap: Array
+    gap_error: Array
+    differs: Mask
     bias_of: NDArray[Any]
     bias: Array
     bias_error: Array
+    model_agreement: Array
     information: Array
     information_low: Array
     information_high: Array
     spam_probability: Array
     minority_probability: Array
     error_probability: Array
-    view: Indices
+    group: Indices
     evidence: NDArray[Any]
-    views: tuple[View, ...]
-    n_equal: int
+    groups: Groups | None
+    standing: AnnotatorAgreement
+    labels: Annotations
     frame_kind: str = "pandas"
+
+    @property
+    def check(self) -> Mask:
+        """(annotators,): those to look at first: spam, systematic errors, and all who differ."""
+        return np.asarray(self.differs | np.isin(self.verdict.astype(str), (SPAM, ERROR)))
 
     def columns(self) -> dict[str, Any]:
         """Return the arrays by name."""
@@ -140,18 +170,30 @@ class AnnotatorVerdicts(TableResult):
         """Return the number of annotators with each verdict."""
         return {verdict: int((self.verdict == verdict).sum()) for verdict in VERDICTS}
 
+    def check_sentence(self, names: Sequence[str] | None = None) -> Sentence | None:
+        """Return whom to talk to first, and why; None for nobody. ``names`` replace the ids."""
+        codes = np.flatnonzero(self.check)
+        codes = codes[np.argsort(-self.n_labels[codes], kind="stable")]
+        named = (SPAM, ERROR, MINORITY)
+        reasons = [
+            ", ".join(
+                filter(None, [verdict if verdict in named else "", sentences.bias_words(of, bias, error)])
+            )
+            for verdict, of, bias, error in zip(
+                self.verdict, self.bias_of, self.bias, self.bias_error, strict=True
+            )
+        ]
+        ids = [str(name) for name in self.annotator] if names is None else names
+        return sentences.check_sentence(codes, ids, self.n_labels, self.standing, reasons)
+
+    def groups_sentence(self) -> Sentence | None:
+        """Return how two groups of annotators differ; None if there are none."""
+        return sentences.groups_sentence(self.groups, self.labels)
+
     def in_words(self) -> str:
-        """Return the number of views and how they differ, as text."""
-        if self.n_equal < 2:
-            return "one view is by far the largest" if len(self.views) > 1 else "one view"
-        number = {2: "two", 3: "three"}.get(self.n_equal, str(self.n_equal))
-        sizes = sentences.listed([f"{len(view.members):,}" for view in self.views[: self.n_equal]])
-        second = [view.words for view in self.views[1:2] if view.words]
-        difference = f": annotators with the second view {second[0]}" if second else ""
-        neither = "neither" if self.n_equal == 2 else "none"
-        sizes = f"with similar shares of the labels ({sizes} annotators)"
-        text = f"{number} views {sizes}, {neither} a minority{difference}"
-        return Sentence(text, "views", parts=second)
+        """Return whom to talk to first, and whether there are groups, as text."""
+        first = self.check_sentence() or "Nobody differs clearly from the others."
+        return f"{first} {self.groups_sentence() or NO_GROUPS}"
 
     def __len__(self) -> int:
         return len(self.annotator)
@@ -161,13 +203,13 @@ class AnnotatorVerdicts(TableResult):
         return f"AnnotatorVerdicts({counts})"
 
 
-VERDICT_COLUMNS = tuple(field.name for field in fields(AnnotatorVerdicts))[:-3]
+VERDICT_COLUMNS = tuple(field.name for field in fields(AnnotatorVerdicts))[:-4]
 
 
 def annotator_verdicts(
     labels: Any, model: Model | None = None, *, interval: float = 0.9, seed: int = 0, n_jobs: int = -1
 ) -> AnnotatorVerdicts:
-    """Classify annotators as typical, minority view, systematic error or spam, with the evidence.
+    """Measure how annotators differ, look for groups, and give each a verdict with the evidence.
 
     Parameters
     ----------
@@ -198,114 +240,87 @@ def require_draws(model: Model, result: str) -> HPGM:
     return model
 
 
-# ---- views --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DrawViews:
-    """Views in one draw: their members, weights and differences."""
-
-    view: Indices  # (N,): 0 the largest; −1 for members of an uninformative cluster
-    weight: Array  # (V,)
-    differ: Array  # (V,): share of the items on which a view differs from the largest
-
-    @property
-    def small(self) -> Mask:
-        """(V,): views of clearly less weight than the largest."""
-        return np.asarray(self.weight < LARGE_VIEW_RATIO * self.weight[0])
-
-    def minority(self) -> Mask:
-        """Return (N,): members of a small view that is not a systematic error."""
-        return np.asarray(self.small[self.view] & ~self.error() & (self.view >= 0))
-
-    def error(self) -> Mask:
-        """Return (N,): annotators alone with a view, or of a small view that contradicts most answers."""
-        size = np.bincount(self.view[self.view >= 0], minlength=len(self.weight))
-        contradicts = (self.differ > ERROR_ITEM_SHARE) & (self.weight <= MAX_ERROR_WEIGHT)
-        return np.asarray((self.small & ((size == 1) | contradicts))[self.view] & (self.view >= 0))
-
-
-def views_in_draw(draws: Draws, t: int, weights: Array, n_labels: Indices) -> DrawViews:
-    """Return the views of draw ``t``: clusters of annotators, similar ones merged, the largest first."""
-    used = np.flatnonzero(draws.beliefs[t].sum(axis=0) >= 0.5)
-    items = draws.beliefs[t][:, used].mean(axis=0).astype(np.float64)
-    items /= items.sum()
-    clusters, z = np.unique(draws.z[t], return_inverse=True)
-    theta = draws.theta[t][np.ix_(used, clusters)].astype(np.float64).transpose(1, 0, 2)  # (L, K, P)
-    members = np.bincount(z, weights).astype(np.float64)
-    is_informative = informative_clusters(theta.transpose(1, 0, 2), items, members, np.bincount(z, n_labels))
-    is_informative[members.argmax()] = True
-    leaders: list[int] = []
-    view = np.full(len(clusters), -1)
-    for i in np.argsort(-members, kind="stable"):
-        if not is_informative[i]:
-            continue
-        gaps = [float(items[_answers_differ(theta[i], theta[j])].sum()) for j in leaders]
-        view[i] = int(np.argmin(gaps)) if gaps and min(gaps) < MIN_DIFFERENT_ITEMS else len(leaders)
-        if view[i] == len(leaders):
-            leaders.append(int(i))
-    weight = np.bincount(view[view >= 0], members[view >= 0], minlength=len(leaders)).astype(np.float64)
-    order = np.argsort(-weight, kind="stable")
-    rank = np.append(np.argsort(order), -1)
-    leading = theta[np.array(leaders)[order]]
-    differ = np.stack([_answers_differ(answers, leading[0]) for answers in leading])
-    return DrawViews(rank[view][z], weight[order], differ @ items)
-
-
-def _answers_differ(first: Array, second: Array) -> Mask:
-    """Return (K,): item clusters to which two annotator clusters, (K, P) each, give different answers."""
-    distant = np.abs(first - second).sum(axis=1) / 2 >= MIN_ANSWER_DISTANCE
-    return np.asarray(distant & (first.argmax(axis=1) != second.argmax(axis=1)))
-
-
 # ---- verdicts -----------------------------------------------------------------------------------------
 
 
 def compute_verdicts(model: HPGM, gold: Annotations | None, interval: float = 0.9) -> AnnotatorVerdicts:
     """Return the verdicts of a fitted model; ``gold`` are its labels with gold labels, None without."""
-    n_labels = np.bincount(model.learned_rows_[1], minlength=len(model.annotators_))
+    labels, N = model.training_labels(), len(model.annotators_)
+    votes = Votes.of(labels)
+    agreement, is_scale = annotator_agreement(votes), labels.label_type == "ordinal"
     even = spam_evidence(model.draws_, model.learned_rows_, model.annotator_weights_, model.seed)
-    # all draws, or a subset if the crowd is large
+    spam = spam_probability(even)
+    error = np.maximum(rule_probability(votes, is_scale), gold_error_probability(gold, N))
+    groups = find_groups(votes, np.maximum(spam, error) > 0.5)
+    has_gold = gold is not None and gold.gold is not None
+    minority = np.zeros(N) if has_gold else minority_probability(groups, labels.annotator_load)
+    error = (1 - spam) * error
+    verdict, probability = decide_verdicts(spam, minority, error, agreement)
+    # from all draws, or a subset if the crowd is large
     n_draws = max(MIN_VERDICT_DRAWS, MAX_VERDICT_CELLS // model.draws_.matrices[0].size)
     n_draws = min(n_draws, len(model.draws_))
     draws = model.draws_.take(np.unique(np.linspace(0, len(model.draws_) - 1, n_draws).astype(int)))
-    assignments = [views_in_draw(draws, t, model.annotator_weights_, n_labels) for t in range(len(draws))]
     annotator_draws = list(draws.annotator_draws(model.seed))
     information = np.stack([draw.information for draw in annotator_draws])
-    spam = spam_probability(even)
     low, high = (zero_inflated_quantile(information, spam, (1 + end * interval) / 2) for end in (-1, 1))
-    minority = (1 - spam) * np.mean([draw.minority() for draw in assignments], axis=0)
-    error = np.mean([draw.error() for draw in assignments], axis=0)
-    error = (1 - spam) * np.maximum(error, gold_error_probability(gold, len(n_labels)))
-    verdict, probability = decide_verdicts(spam, even, minority, error)
-    typical, labels = most_typical_draw(assignments), model.training_labels()
-    votes = Votes.of(labels)
-    names = [str(name) for name in model.classes_]
-    # the largest view, and others with at least two members
-    largest, *others = (np.flatnonzero(typical.view == v) for v in range(len(typical.weight)))
-    others = [codes for codes in others if len(codes) > 1]
-    views = (View(largest), *(View(codes, view_sentence(votes, codes, names) or "") for codes in others))
     verdicts = AnnotatorVerdicts(
-        annotator=model.annotators_, n_labels=n_labels, verdict=verdict, probability=probability,
-        model_agreement=np.mean([draw.agreement for draw in annotator_draws], axis=0), **bias_columns(labels),
+        annotator=model.annotators_, n_labels=np.bincount(model.learned_rows_[1], minlength=N),
+        verdict=verdict, probability=probability, agreement=agreement.agreement, usual=agreement.usual,
+        gap=agreement.gap, gap_error=1.96 * agreement.gap_error, differs=agreement.differs,
+        **bias_columns(labels), model_agreement=np.mean([draw.agreement for draw in annotator_draws], axis=0),
         information=(1 - spam) * information.mean(axis=0), information_low=low, information_high=high,
         spam_probability=spam, minority_probability=minority, error_probability=error,
-        view=np.where((verdict == SPAM) | (verdict == FEW), -1, typical.view),
-        evidence=np.full(len(verdict), "", dtype=object),
-        views=views, n_equal=min(int((~typical.small).sum()), len(views)), frame_kind=model.frame_kind_,
+        group=np.full(N, -1) if groups is None else groups.group,
+        evidence=np.full(N, "", dtype=object), groups=groups, standing=agreement, labels=labels,
+        frame_kind=model.frame_kind_,
     )  # fmt: skip
-    add_evidence(verdicts, votes, names)
+    add_evidence(verdicts, votes, [str(name) for name in model.classes_])
     return verdicts
 
 
-def most_typical_draw(assignments: list[DrawViews]) -> DrawViews:
-    """Return the draw whose co-membership matrix is nearest to the mean (of up to 300 annotators)."""
-    N = len(assignments[0].view)
-    chosen = np.linspace(0, N - 1, min(300, N)).astype(int)
-    view = np.stack([draw.view[chosen] for draw in assignments])
-    same_view = (view[:, :, None] == view[:, None, :]).astype(np.float64)
-    distance = ((same_view - same_view.mean(axis=0)) ** 2).sum(axis=(1, 2))
-    return assignments[int(distance.argmin())]
+def minority_probability(groups: Groups | None, load: NDArray[np.int64]) -> Array:
+    """Return (N,): probability of the smaller group; 0 if the groups have similar shares of the labels."""
+    if groups is None:
+        return np.zeros(len(load))
+    larger, smaller = (load[groups.group == g].sum() for g in range(2))
+    is_minority = smaller < SMALLER_GROUP_RATIO * larger
+    return np.asarray(np.nan_to_num(groups.probability) * is_minority)
+
+
+def rule_probability(votes: Votes, is_scale: bool) -> Array:
+    """Return (N,): probability that an annotator follows a rule of their own on most items.
+
+    A rule exchanges classes: in place of the others' class b the annotator most often answers a, and another
+    class in place of a. (To answer a for both is a bias.) Rules are read from one half of the items and counted
+    on the other, both ways. If k of t answers follow the rule, its share is above ½ with probability
+    A = P(Beta(1 + k, 1 + t − k) > ½) at even odds. Classes of a scale must be ``MIN_RULE_GRADES`` apart.
+    """
+    _, N, P = votes.sizes
+    followed, n = np.zeros(N), np.zeros(N)
+    tables = confusion_halves(votes)
+    grades = np.abs(np.arange(P)[:, None] - np.arange(P))
+    for learned, counted in zip(tables, tables[::-1], strict=True):
+        rule = learned.argmax(axis=2)  # (N, P): answer in place of each class
+        distance = grades[np.arange(P), rule]
+        applies = (learned.max(axis=2) > 0) & (distance >= (MIN_RULE_GRADES if is_scale else 1))
+        applies &= np.take_along_axis(applies, rule, axis=1)
+        chosen = np.take_along_axis(counted, rule[:, :, None], axis=2)[:, :, 0]
+        followed += (chosen * applies).sum(axis=1)
+        n += (counted.sum(axis=2) * applies).sum(axis=1)
+    return prior_of_errors(1 - betainc(1 + followed, 1 + n - followed, 0.5), n)
+
+
+def confusion_halves(votes: Votes) -> Array:
+    """Return (2, N, P, P): answers by half of the items, annotator, and the others' majority."""
+    M, N, P = votes.sizes
+    half, tables = np.random.default_rng(0).permutation(M) % 2, np.zeros((2, N, P, P))
+    for first in range(0, len(votes.item), ROWS_PER_CHUNK):
+        rows = slice(first, first + ROWS_PER_CHUNK)
+        item, annotator, answer = votes.item[rows], votes.annotator[rows], votes.answer[rows].toarray()
+        theirs, own = most_frequent(votes.table[item] - answer), answer.argmax(axis=1)
+        clear = theirs >= 0
+        np.add.at(tables, (half[item[clear]], annotator[clear], theirs[clear], own[clear]), 1)
+    return tables
 
 
 def gold_error_probability(annotations: Annotations | None, N: int) -> Array:
@@ -318,7 +333,13 @@ def gold_error_probability(annotations: Annotations | None, N: int) -> Array:
     n = np.bincount(annotations.annotator[has_gold], minlength=N)
     usual = right.sum() / max(n.sum(), 1)
     # P(accuracy < usual / 2), accuracy ~ Beta(1 + right, 1 + wrong)
-    return np.asarray(np.where(n > 0, betainc(1 + right, 1 + n - right, GOLD_ERROR_RATIO * usual), 0.0))
+    return prior_of_errors(betainc(1 + right, 1 + n - right, GOLD_ERROR_RATIO * usual), n)
+
+
+def prior_of_errors(even: NDArray[Any], n: NDArray[Any]) -> Array:
+    """Return (N,): probabilities at even odds, with the prior that few annotators err systematically."""
+    chance = ERROR_SHARE * even / (ERROR_SHARE * even + (1 - ERROR_SHARE) * (1 - even))
+    return np.where(n > 0, chance, 0.0).astype(np.float64)
 
 
 def bias_columns(annotations: Annotations) -> dict[str, Any]:
@@ -329,21 +350,30 @@ def bias_columns(annotations: Annotations) -> dict[str, Any]:
     return {"bias_of": of, "bias": biases.value, "bias_error": biases.error}
 
 
-def decide_verdicts(spam: Array, even: Array, minority: Array, error: Array) -> tuple[NDArray[Any], Array]:
-    """Return every annotator's verdict and its probability, from the probabilities of all explanations."""
+def decide_verdicts(
+    spam: Array, minority: Array, error: Array, agreement: AnnotatorAgreement
+) -> tuple[NDArray[Any], Array]:
+    """Return every annotator's verdict and its probability."""
     verdict = np.full(len(spam), TYPICAL, dtype=object)
     probability = np.clip(1 - spam - minority - error, 0, 1)
-    # between typical and minority view the likelier wins; an error must be likely by itself
-    choices = (MINORITY, minority, minority > probability), (ERROR, error, error >= ERROR_PROBABILITY)
-    for name, chance, likely in choices:
-        verdict[likely], probability[likely] = name, chance[likely]
-    # a sure systematic error follows the items, so its labels are enough
-    sure_error = (error >= SPAM_PROBABILITY) & (spam <= MAX_CAREFUL_SPAM)
-    few = (even > MAX_CAREFUL_SPAM) & ~sure_error
-    verdict[few], probability[few] = FEW, np.nan
-    sure_spam = spam >= SPAM_PROBABILITY
-    verdict[sure_spam], probability[sure_spam] = SPAM, spam[sure_spam]
+    unclear_spam = (spam > MAX_TYPICAL_SPAM) | ~depends_on_items(agreement)
+    unclear_view = (minority > 0.5) & (minority < SURE_PROBABILITY)
+    choices = (
+        (DIFFERS, agreement.differs, np.full(len(spam), np.nan)),
+        (MINORITY, minority >= SURE_PROBABILITY, minority),
+        (UNDECIDED, unclear_spam | unclear_view, np.full(len(spam), np.nan)),
+        (ERROR, error >= SURE_PROBABILITY, error),
+        (SPAM, spam >= SURE_PROBABILITY, spam),
+    )
+    for name, applies, chance in choices:  # the later one wins
+        verdict[applies], probability[applies] = name, chance[applies]
     return verdict, probability
+
+
+def depends_on_items(agreement: AnnotatorAgreement) -> Mask:
+    """Return (N,): whether agreement with the others is significantly above chance, over items."""
+    excess = np.nan_to_num(agreement.agreement - agreement.chance)
+    return np.asarray((agreement.n > 2) & (excess > Z_95_ONE_SIDED * np.nan_to_num(agreement.excess_error)))
 
 
 def zero_inflated_quantile(values: Array, zero: Array, level: float) -> Array:
@@ -358,39 +388,56 @@ def zero_inflated_quantile(values: Array, zero: Array, level: float) -> Array:
 
 
 def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) -> None:
-    """Fill ``evidence`` with the reasons for each verdict, as far as the raw labels confirm them."""
-    agreement = annotator_agreement(votes)
+    """Fill ``evidence`` with the facts about each annotator that the raw labels show."""
+    agreement = verdicts.standing
     usual_excess = median(agreement.agreement - agreement.chance)
-    for n, (verdict, v) in enumerate(zip(verdicts.verdict, verdicts.view, strict=True)):
+    needed = labels_needed(agreement)
+    for n, verdict in enumerate(verdicts.verdict):
         reason: Sentence | None = None
         if verdict == SPAM:
             reason = sentences.blind_sentence(n, agreement, usual_excess)
-        elif verdict == FEW:
-            reason = sentences.few_sentence(n, int(verdicts.n_labels[n]), agreement)
         elif verdict == ERROR:
             reason = sentences.rule_sentence(votes, n, names)
-        elif verdict == MINORITY and 0 < v < len(verdicts.views) and verdicts.views[v].words:
-            view = verdicts.views[v]
-            text = f"one of {len(view.members)} annotators who {view.words}"
-            reason = Sentence(text, "member", parts=[view.words])
-        if reason is None and verdict != TYPICAL:
+        elif verdict == MINORITY:
+            reason = sentences.member_sentence(n, float(verdicts.minority_probability[n]))
+        elif verdict == UNDECIDED:
+            reason = sentences.undecided_sentence(
+                n, int(verdicts.n_labels[n]), agreement, needed,
+                float(verdicts.spam_probability[n]), float(verdicts.minority_probability[n]),
+            )  # fmt: skip
+        if reason is None and verdict in (SPAM, ERROR):
             by_model = "the verdict comes from the model, and no single pattern in the raw labels shows it"
-            reason = Sentence("not enough evidence for a verdict" if verdict == FEW else by_model, "finding")
-        parts = [part for part in (reason, sentences.standing_sentence(n, agreement)) if part]
+            reason = Sentence(by_model, "finding")
+        bias = sentences.bias_sentence(n, verdicts.bias_of[n], verdicts.bias[n], verdicts.bias_error[n])
+        parts = [part for part in (reason, sentences.standing_sentence(n, agreement), bias) if part]
         verdicts.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
 
 
+def labels_needed(agreement: AnnotatorAgreement) -> int | None:
+    """Return the labels after which agreement as usual here would be significant; None if it never is."""
+    excess = agreement.agreement - agreement.chance
+    known = (agreement.n > 2) & (excess > 0) & (agreement.excess_error > 0)
+    if not known.any():
+        return None
+    # the error falls as 1 / √n
+    needed = agreement.n[known] * (Z_95_ONE_SIDED * agreement.excess_error[known] / excess[known]) ** 2
+    return int(np.ceil(np.median(needed)))
+
+
 def read_verdicts(run: Path) -> tuple[dict[str, list[Any]], str] | None:
-    """Return the saved verdicts of a finished run as columns, and its views as text; None if it has none."""
+    """Return the saved verdicts of a finished run as columns, and its groups as text; None if it has none."""
     table = run / ANNOTATORS_FILE
     if not is_result_directory(run) or not table.is_file():
         return None
-    views = read_summary(run).get("views")
-    if not isinstance(views, str):
+    groups = read_summary(run).get("groups")
+    if not isinstance(groups, str):
         return None
     rows = read_rows(table)
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in VERDICT_COLUMNS}
     for name in set(VERDICT_COLUMNS) - {"annotator", "verdict", "bias_of", "evidence"}:
-        integers = name in ("n_labels", "view")
-        columns[name] = [int(text) if integers else float(text or "nan") for text in columns[name]]
-    return columns, views
+        if name == "differs":
+            columns[name] = [text in ("True", "true") for text in columns[name]]
+        else:
+            integers = name in ("n_labels", "group")
+            columns[name] = [int(text) if integers else float(text or "nan") for text in columns[name]]
+    return columns, groups

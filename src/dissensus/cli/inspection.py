@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ANNOTATORS_PER_VERDICT = 10  # in the table of annotators
 QUEUE_ROWS, ANNOTATORS_TO_ASK = 10, 8  # items and annotators that ``plan`` prints
-VERDICT_ORDER = ("spam", "systematic error", "minority view", "typical", "too few labels")
+VERDICT_ORDER = ("spam", "systematic error", "differs", "minority view", "cannot tell", "typical")
 
 
 @opt.command(
@@ -53,14 +53,14 @@ def annotators(
     """Find spam, minority views and systematic errors."""
     from dissensus.workflow.runs import annotators_of
 
-    table, views = annotators_of(path, columns.read, seed=seed, n_jobs=jobs)
+    table, words = annotators_of(path, columns.read, seed=seed, n_jobs=jobs)
     if output is not None:
         opt.write_columns(table, output, safe_csv)
     if as_json:
         show_json(table)
         return
     if "verdict" in table:
-        _show_verdicts(table, views)
+        _show_verdicts(table, words)
     else:  # numeric ratings have no verdicts
         rows = list(zip(*table.values(), strict=True))[: 2 * ANNOTATORS_PER_VERDICT]
         show_table("Annotators", list(table), rows)
@@ -68,31 +68,33 @@ def annotators(
         say(f"Wrote {output}: {count(len(table['annotator']), 'annotator')}")
 
 
-def _show_verdicts(table: dict[str, Any], views: str) -> None:
-    """Print how many annotators have each verdict, and a table of the most biased ones of each."""
+def _show_verdicts(table: dict[str, Any], words: str) -> None:
+    """Print whom to talk to first, the groups, and a table of annotators of each verdict."""
     from dissensus.annotators.verdicts import VERDICTS
 
     verdicts = list(map(str, table["verdict"]))
+    say(words)
     say("; ".join(f"{verdicts.count(verdict):,} {verdict}" for verdict in VERDICTS if verdict in verdicts))
-    say(f"Views: {views}")
-    # sort by the lower end of the interval of |bias|; annotators without a bias come last
-    beyond = [abs(bias) - error for bias, error in zip(table["bias"], table["bias_error"], strict=True)]
-    beyond = [float("-inf") if value != value else value for value in beyond]
-    most_biased = sorted(range(len(verdicts)), key=lambda n: -beyond[n])
+    # those who agree least, compared with others on the same items, first
+    gaps = [float("inf") if gap != gap else gap for gap in table["gap"]]
+    order = sorted(range(len(verdicts)), key=lambda n: (not table["differs"][n], gaps[n]))
     rows = []
     for verdict in VERDICT_ORDER:
-        for n in [n for n in most_biased if verdicts[n] == verdict][:ANNOTATORS_PER_VERDICT]:
-            probability = table["probability"][n]
+        for n in [n for n in order if verdicts[n] == verdict][:ANNOTATORS_PER_VERDICT]:
+            probability, usual = table["probability"][n], table["usual"][n]
             chance = "–" if probability != probability else f"{probability:.0%}"
-            agreement = f"{table['model_agreement'][n]:.0%}"
+            agreement = (
+                "–" if table["agreement"][n] != table["agreement"][n] else f"{table['agreement'][n]:.0%}"
+            )
+            others = "–" if usual != usual else f"{usual:.0%}"
             bias = format_bias(table["bias_of"][n], table["bias"][n], table["bias_error"][n])
-            annotator, evidence = str(table["annotator"][n]), str(table["evidence"][n])
-            rows.append([annotator, verdict, chance, int(table["n_labels"][n]), agreement, bias, evidence])
+            cells = [str(table["annotator"][n]), verdict, chance, int(table["n_labels"][n])]
+            rows.append([*cells, agreement, others, bias, str(table["evidence"][n])])
     others = f"; {len(verdicts) - len(rows):,} not shown: -o FILE writes all" * (len(verdicts) > len(rows))
-    title = f"Annotators (up to {ANNOTATORS_PER_VERDICT} per verdict, clearest bias first{others})"
-    names = ["annotator", "verdict", "probability", "labels", "model agreement", "bias", "evidence"]
+    title = f"Annotators (up to {ANNOTATORS_PER_VERDICT} per verdict, least agreement first{others})"
+    names = ["annotator", "verdict", "probability", "labels", "agreement", "others", "bias", "evidence"]
     show_table(title, names, rows)
-    say("Model agreement: probability of giving the same label as a random member of the population")
+    say("Agreement: with another annotator of the item; others: of two others on the same items")
     say("Bias: difference from other annotators on the same items, with its 95 % margin")
 
 

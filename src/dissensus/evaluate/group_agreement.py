@@ -22,11 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import stdtr
 
 from dissensus.evaluate.bootstrap import Interval
 from dissensus.labels.agreement import gather_pairs
 from dissensus.numerics import Array
 
+MIN_GAP, MIN_GAP_ITEMS = 0.1, 20  # below the usual agreement, and items, of annotators who differ
+GAP_FALSE_SHARE = 0.025  # of the annotators who differ, at most so many do by chance
 Z = 1.96  # standard errors on either side of a 95 % interval
 TIE_TOLERANCE = 1e-9  # differences up to this size count as ties
 MAX_ERROR_ITEMS = 2_000  # items searched for shared errors
@@ -206,11 +209,30 @@ class AnnotatorAgreement:
     error: Array  # standard error of agreement, over items
     chance: Array  # agreement expected if the same answers were assigned to items at random
     excess_error: Array  # standard error of agreement − chance
+    n_usual: NDArray[np.intp]  # items that two others labelled
+    usual: Array  # probability that two others agree on these items
+    gap: Array  # agreement on these items − usual
+    gap_error: Array  # standard error of gap, over items
 
     @cached_property
     def median(self) -> float:
         """Median agreement; NaN if no two annotators share an item."""
         return median(self.agreement)
+
+    @cached_property
+    def differs(self) -> NDArray[np.bool_]:
+        """(annotators,): whether the annotator agrees clearly less with the others than they do.
+
+        The gap is at least ``MIN_GAP``, and below 0 by a t-test over items, with at most ``GAP_FALSE_SHARE``
+        of the annotators named wrongly (Benjamini and Hochberg): as many tests as annotators were made.
+        """
+        enough = (self.n_usual >= MIN_GAP_ITEMS) & np.isfinite(self.gap)
+        t = np.divide(self.gap, self.gap_error, out=np.sign(self.gap) * np.inf, where=self.gap_error > 0)
+        p = np.where(enough, stdtr(np.maximum(self.n_usual - 1, 1), np.nan_to_num(t)), np.nan)
+        sorted_p = np.sort(p[enough])
+        passed = sorted_p <= GAP_FALSE_SHARE * np.arange(1, len(sorted_p) + 1) / max(len(sorted_p), 1)
+        limit = sorted_p[np.flatnonzero(passed)[-1]] if passed.any() else -1.0
+        return np.asarray(enough & (np.nan_to_num(p, nan=2.0) <= limit) & (self.gap <= -MIN_GAP))
 
     def interval(self, n: int) -> Interval:
         """Return the agreement of annotator ``n`` with its 95 % interval."""
@@ -228,18 +250,28 @@ def annotator_agreement(votes: Votes) -> AnnotatorAgreement:
     N, P = votes.sizes[1:]
     n, matched = np.zeros(N, np.intp), np.zeros(N)
     answers, others_answers = np.zeros((N, P)), np.zeros((N, P))
-    for annotator, answer, others in _answers_and_others(votes):
+    n_usual, usual, gap = np.zeros(N, np.intp), np.zeros(N), np.zeros(N)
+    for annotator, answer, others, pairs in _answers_and_others(votes):
+        agreed, known = (answer * others).sum(axis=1), np.isfinite(pairs)
         n += np.bincount(annotator, minlength=N)
-        matched += np.bincount(annotator, (answer * others).sum(axis=1), minlength=N)
+        matched += np.bincount(annotator, agreed, minlength=N)
+        n_usual += np.bincount(annotator[known], minlength=N)
+        usual += np.bincount(annotator[known], pairs[known], minlength=N)
+        gap += np.bincount(annotator[known], (agreed - pairs)[known], minlength=N)
         np.add.at(answers, annotator, answer)
         np.add.at(others_answers, annotator, others)
     size = np.maximum(n, 1)
     agreement = matched / size
     answers, others_answers = answers / size[:, None], others_answers / size[:, None]
     chance = (answers * others_answers).sum(axis=1)
-    squares, excess = np.zeros(N), np.zeros(N)
-    for annotator, answer, others in _answers_and_others(votes):
+    squares, excess, gap_squares = np.zeros(N), np.zeros(N), np.zeros(N)
+    safe_usual = np.maximum(n_usual, 1)
+    usual, gap = usual / safe_usual, gap / safe_usual
+    for annotator, answer, others, pairs in _answers_and_others(votes):
         moves = (answer * others).sum(axis=1) - agreement[annotator]
+        known = np.isfinite(pairs)
+        gaps = (moves + agreement[annotator] - pairs - gap[annotator])[known]
+        gap_squares += np.bincount(annotator[known], gaps**2, minlength=N)
         squares += np.bincount(annotator, moves**2, minlength=N)
         # agreement − chance is the mean of Σ_c (y_c − ȳ_c)(o_c − ō_c)
         covariance = ((answer - answers[annotator]) * (others - others_answers[annotator])).sum(axis=1)
@@ -247,19 +279,28 @@ def annotator_agreement(votes: Votes) -> AnnotatorAgreement:
         excess += np.bincount(annotator, moves**2, minlength=N)
     scale = np.maximum(n - 1, 1) * size
     columns = (agreement, np.sqrt(squares / scale), chance, np.sqrt(excess / scale))
-    return AnnotatorAgreement(n, *(np.where(n == 0, np.nan, column) for column in columns))
+    gap_error = np.sqrt(gap_squares / (np.maximum(n_usual - 1, 1) * safe_usual))
+    agreement, error, chance, excess_error = (np.where(n == 0, np.nan, column) for column in columns)
+    gaps = [np.where(n_usual == 0, np.nan, column) for column in (usual, gap, gap_error)]
+    return AnnotatorAgreement(n, agreement, error, chance, excess_error, n_usual, *gaps)
 
 
-def _answers_and_others(votes: Votes) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
-    """Yield annotators, their answers, and the shares of the others' answers to the same items, by chunk."""
+def _answers_and_others(votes: Votes) -> Iterator[tuple[NDArray[np.intp], Array, Array, Array]]:
+    """Yield annotators, their answers, and of the others of the same items, shares and agreement, by chunk.
+
+    The agreement is that of two others, NaN if there is only one.
+    """
     step = max(1, VOTE_CELLS_PER_CHUNK // votes.sizes[2])
+    alone = votes.self_agreement(np.ones(votes.sizes[1], dtype=bool))
     for start in range(0, len(votes.item), step):
         rows = slice(start, start + step)
         answer = votes.answer[rows].toarray()
         others = votes.table[votes.item[rows]] - answer
         r = others.sum(axis=1)
+        agreed = (others**2).sum(axis=1) - (alone[votes.item[rows]] - (answer**2).sum(axis=1))
+        pairs = np.divide(agreed, r * (r - 1), out=np.full(len(r), np.nan), where=r > 1.5)
         shared = r > 0.5
-        yield votes.annotator[rows][shared], answer[shared], others[shared] / r[shared, None]
+        yield votes.annotator[rows][shared], answer[shared], others[shared] / r[shared, None], pairs[shared]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dissensus.report import Content
 from dissensus.report.clusters import group_rows
 
 if TYPE_CHECKING:
-    from dissensus.annotators.verdicts import AnnotatorVerdicts
+    pass
 
 MAX_COLUMN_VALUES = 12  # rows in the table of an annotator column
 MAX_PAIR_ANNOTATORS, MIN_PAIR_ITEMS = 60, 3  # annotators in the agreement matrix; shared items of a pair
@@ -45,14 +45,7 @@ def page_order(annotations: Annotations, anonymise: bool) -> tuple[Indices, list
     return order, [f"annotator {rank + 1}" for rank in np.argsort(order)]
 
 
-def people_content(
-    findings: Findings,
-    group: NDArray[Any] | None,
-    clusters: Content | None,
-    order: Indices,
-    names: list[str],
-    anonymise: bool,
-) -> Content:
+def people_content(findings: Findings, order: Indices, names: list[str], anonymise: bool) -> Content:
     """Return the annotators and single labels; label counts if there are no annotators."""
     annotations, rank = findings.annotations, np.argsort(order)
     rows: Content = {"counts": annotations.counts.ravel()}
@@ -60,28 +53,15 @@ def people_content(
         size = annotations.counts.sum(axis=1)
         rows = {"size": size, "who": rank[annotations.annotator], "label": annotations.label}
     if findings.votes is None:
-        return {"annotators": None, "columns": [], "rows": rows, "views": [], "heat": None}
-    letters = [group["name"] for group in clusters["groups"]] if clusters else []
+        return {"annotators": None, "columns": [], "rows": rows, "heat": None}
+    group = None if findings.groups is None else findings.groups.group
+    titles = [] if findings.groups is None else ["larger", "smaller"]
     return {
         "annotators": annotator_columns(findings, group, order, names),
-        "views": [] if findings.verdicts is None else view_sentences(findings.verdicts),
-        "columns": column_content(annotations, findings.votes, group, letters, anonymise),
+        "columns": column_content(annotations, findings.votes, group, titles, anonymise),
         "heat": heat_content(findings, group, order),
         "rows": rows,
     }
-
-
-def view_sentences(verdicts: AnnotatorVerdicts) -> list[str]:
-    """Return sentences on how the views differ: first those of similar weight, then minorities."""
-    texts: list[str] = []
-    if verdicts.n_equal > 1:
-        views = verdicts.in_words()
-        texts.append(sentences.Sentence(f"{views[0].upper()}{views[1:]}.", "views", parts=[views]))
-    for view in verdicts.views[max(verdicts.n_equal, 1) :]:
-        if view.words:
-            text = f"A smaller view: {sentences.count(len(view.members), 'annotator')} {view.words}."
-            texts.append(sentences.Sentence(text, "member", parts=[view.words]))
-    return texts
 
 
 def annotator_columns(
@@ -94,6 +74,7 @@ def annotator_columns(
     reach = np.minimum(1.96 * agreement.error, 1.0)
     columns: Content = {"id": np.array(names, dtype=object), "n": annotations.annotator_load}
     columns |= {"agreement": np.round(agreement.agreement, 6), "reach": np.round(reach, 6)}
+    columns |= {"usual": np.round(agreement.usual, 6), "gap": np.round(agreement.gap, 6)}
     columns["check"] = findings.check.astype(int)
     if again.any():
         columns |= {"again": again, "alike": np.round(alike, 3)}

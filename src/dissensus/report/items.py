@@ -69,7 +69,10 @@ def overturned(findings: Findings, grouping: Grouping | None) -> list[Content]:
     deciding_gold = annotations.gold if gold_decides(findings.model, annotations) else None
     cluster, totals = None, np.zeros((0, annotations.n_classes))
     if grouping is not None and not grouping.true_classes:
-        cluster, totals = grouping.items.argmax(axis=1), np.zeros((grouping.sizes[0], annotations.n_classes))
+        cluster, totals = (
+            grouping.items.argmax(axis=1),
+            np.zeros((grouping.n_clusters, annotations.n_classes)),
+        )
         np.add.at(totals, cluster, counts)  # labels in each cluster
     explanations = []
     for m in items.tolist():

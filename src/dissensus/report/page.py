@@ -32,7 +32,7 @@ from dissensus.models.base import Model
 from dissensus.progress import ShowProgress, shown
 from dissensus.report import Content, quality
 from dissensus.report.annotators import judge_content, page_order, people_content
-from dissensus.report.clusters import grouping_of, groups_shown
+from dissensus.report.clusters import cluster_content, grouping_of
 from dissensus.report.items import item_columns, overturned, texts_of
 from dissensus.report.summary_cards import changes, steps, summary_cards
 from dissensus.tables.atomic import atomic_path
@@ -72,7 +72,7 @@ def write_report(
     path
         The file to write.
     title
-        Title of the page; None: the model and the number of items.
+        Title of the page; None: the numbers of labels and items.
     anonymise
         Show numbers in place of annotator ids, in random order, and pool rare values of annotator columns.
     held_out
@@ -96,7 +96,7 @@ def write_report(
     annotations = as_annotations(labels)
     model.check_labels(annotations)
     name = display_name(model)
-    title = title or f"{name[0].upper()}{name[1:]}: {annotations.n_items:,} items"
+    title = title or f"{annotations.n_labels:,} labels on {annotations.n_items:,} items"
     content: Content = {"title": title, "version": __version__, "command": command}
     with shown(progress) as tell, atomic_path(path) as temporary:
         if not model.answers_are_classes:
@@ -112,23 +112,23 @@ def write_report(
         model_grouping = grouping_of(model, annotations)
         findings = collect_findings(model, annotations, verdicts)
         described = description or describe(annotations)
-        grouping, clusters, group = groups_shown(annotations, model_grouping, findings.votes, seed)
+        clusters = cluster_content(findings, model_grouping)
         tell("collecting the tables", 0.4)
         order, names = page_order(annotations, anonymise)
         gold = quality.gold_content(model, annotations, seed)
-        people = people_content(findings, group, clusters, order, names, anonymise)
+        people = people_content(findings, order, names, anonymise)
         content |= {
             "run": run,
-            "model": name,
+            "model": title_of(model),
             "true_classes": getattr(model, "estimate", None) == "truth",
             "classes": [str(name) for name in annotations.classes],
             "ordered": annotations.label_type == "ordinal",
             "strip": summary_cards(findings, described, gold),
-            "steps": steps(findings, described, gold, names, clusters),
+            "steps": steps(findings, described, gold, names),
             "since": None if since is None else changes(Path(since), findings, described, names),
             "data": data_content(described),
             "held_out": quality.held_out_table(model, held_out),
-            "items": item_columns(findings, grouping, texts_of(annotations)),
+            "items": item_columns(findings, model_grouping, texts_of(annotations)),
             "overturned": overturned(findings, model_grouping),
             "intervals": model.intervals_are,
             "clusters": clusters,

@@ -40,11 +40,11 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
         _card("Items to adjudicate", adjudicate, tied),
     ]
     if findings.votes is not None:
-        note = "Agreement with the others far below the median"
+        note = "Those who agree clearly less with the others than two others do on the same items"
         if findings.verdicts is not None:
-            note = "Spam and systematic errors; also annotators without a verdict who rarely agree"
+            note += "; spam and systematic errors"
         check = [(f"{findings.check.sum():,}", "annotators", "check", "")]
-        cards.append(_card("Annotators to check", check, note))
+        cards.append(_card("Annotators to talk to first", check, note))
     widths = findings.narrowing()
     if widths is not None:
         # mean width of the interval of the label's share, in percentage points
@@ -66,9 +66,7 @@ def _card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> C
     return {"title": title, "numbers": [dict(zip(keys, row, strict=True)) for row in numbers], "words": words}
 
 
-def steps(
-    findings: Findings, described: Description, gold: Any, names: list[str], clusters: Content | None
-) -> list[Content]:
+def steps(findings: Findings, described: Description, gold: Any, names: list[str]) -> list[Content]:
     """Return sentences on problems and what to do about them, each with a link; the most serious first."""
     annotations, classes = findings.annotations, [str(name) for name in findings.annotations.classes]
     alpha = described.alpha, described.alpha_low, described.alpha_high, described.pairwise_agreement
@@ -76,17 +74,11 @@ def steps(
     contested = ("items", "contested", "Show items without a clear answer")
     rows: list[tuple[Any, tuple[str, str, str]]] = []
     if findings.votes is not None:
-        codes, load = np.flatnonzero(findings.check), annotations.annotator_load
-        codes = codes[np.argsort(-load[codes], kind="stable")]
-        groups = clusters["groups"] if clusters else []
-        members = {group["name"]: group["words"].about["members"] for group in groups}
-        check = sentences.check_sentence(findings.votes, codes, names, load, members)
-        rows.append((check, ("annotators", "check", "Show these annotators")))
+        rows.append((findings.check_sentence(names), ("annotators", "check", "Show these annotators")))
     rows.append((sentences.agreement_sentence(*alpha), contested))
     rows.append((sentences.rivals_sentence(annotations.counts, classes), contested))
-    if clusters is not None and clusters["contrasts"]:
-        contrast = sentences.groups_sentence(len(clusters["groups"]), clusters["contrasts"][0]["says"])
-        rows.append((contrast, ("groups", "", "Show the groups")))
+    groups = sentences.groups_sentence(findings.groups, annotations)
+    rows.append((groups, ("groups", "", "Show the groups")))
     unsure, tied = findings.intervals is not None, np.flatnonzero(findings.adjudicate)
     adjudicate = sentences.adjudicate_sentence(annotations.counts, tied, unsure=unsure)
     by_all = not people_left(annotations, np.ones(annotations.n_annotators, bool))[findings.more].any()

@@ -102,8 +102,8 @@ def write_run(
                 evidence = {"verdicts": verdicts, "description": described, "held_out": run.held_out}
                 settings = {"command": origin["command"], "progress": progress, "run": str(directory)}
                 steps, missing = _write_page(run, folder / REPORT, settings | evidence | dict(page))
-        views = None if verdicts is None else verdicts.in_words()
-        findings = {"views": views, "next_steps": steps, "seconds": seconds, "report_missing": missing}
+        groups = None if verdicts is None else verdicts.in_words()
+        findings = {"groups": groups, "next_steps": steps, "seconds": seconds, "report_missing": missing}
         return results.write_summary(folder, summary(run, described) | origin | findings)
 
 
@@ -156,7 +156,7 @@ def annotator_table(run: Refinement, verdicts: AnnotatorVerdicts | None = None) 
     columns: dict[str, Any] = {"annotator": annotations.annotator_vocabulary.arrow}
     columns["n_labels"] = annotations.annotator_load
     if annotations.label_type != "numeric":
-        columns["agreement"] = agreement_with_others(annotations)
+        columns["agreement"] = agreement_with_others(annotations) if verdicts is None else verdicts.agreement
         biases = bias_columns(annotations) if verdicts is None else vars(verdicts)
         columns |= {name: biases[name] for name in ("bias_of", "bias", "bias_error")}
     more: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
@@ -299,7 +299,7 @@ def reading_of(path: Path) -> dict[str, Any]:
 
 
 def annotators_of(path: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) -> tuple[dict[str, Any], str]:
-    """Return the table of annotators by column, and the number of views in words.
+    """Return the table of annotators by column, and whom to talk to first and the groups in words.
 
     They are read from a finished run, computed from its draws, or from a fit to the labels.
     """

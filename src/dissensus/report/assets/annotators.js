@@ -1,7 +1,7 @@
 // Annotators: verdicts with their evidence, pairwise agreement, and agreement by column.
 
-const VERDICTS = { spam: "spam", "systematic error": "error", "minority view": "minority", "too few labels": "few", typical: "typical" };
-const SIGNS = { spam: "✕ ", "minority view": "◆ ", "systematic error": "≠ ", typical: "✓ ", "too few labels": "… " };
+const VERDICTS = { spam: "spam", "systematic error": "error", differs: "differs", "minority view": "minority", "cannot tell": "few", typical: "typical" };
+const SIGNS = { spam: "✕ ", "minority view": "◆ ", "systematic error": "≠ ", differs: "↓ ", typical: "✓ ", "cannot tell": "… " };
 const people = data.annotators;
 
 let labelsOf = null;
@@ -16,7 +16,7 @@ function labelsByAnnotator() {
 }
 
 function verdictTag(n) {
-  if (!people.verdict) return people.check[n] ? h("span", { class: "tag spam" }, "check") : "";
+  if (!people.verdict) return people.check[n] ? h("span", { class: "tag differs" }, "↓ differs") : "";
   const verdict = people.verdict[n];
   return h("span", { class: `tag ${VERDICTS[verdict] || ""}` }, (SIGNS[verdict] || "") + verdict);
 }
@@ -42,7 +42,7 @@ function confusion(n) {
 }
 
 function annotatorDetail(n) {
-  const group = people.group && people.group[n] >= 0 ? ` Group ${groups[people.group[n]].name}.` : "";
+  const group = people.group && people.group[n] >= 0 ? ` Group: ${groups[people.group[n]].name}.` : "";
   const chance = people.probability && people.probability[n] !== null
     ? ` Probability of the verdict: ${percent(people.probability[n])}.` : "";
   const detail = h("div", {}, h("p", {}, `${sentenceOf(people.evidence[n])}${chance}${group}`));
@@ -90,6 +90,8 @@ function annotatorColumns() {
     { key: "agreement", title: "Agreement", number: true, value: (n) => people.agreement[n],
       help: "Probability that another annotator of the same item gives the same label as this one, with a 95 % interval",
       cell: (n) => (people.agreement[n] === null ? "–" : dotted(people.agreement[n], people.reach[n])) },
+    { key: "usual", title: "Others", number: true, minor: true, value: (n) => people.usual[n],
+      help: "Probability that two others agree on the same items", cell: (n) => (people.usual[n] === null ? "–" : percent(people.usual[n])) },
     { key: "labels", title: "Labels", number: true, minor: true, value: (n) => people.n[n], cell: (n) => whole(people.n[n]) },
     people.again && { key: "self_consistency", title: "Consistency", number: true, minor: true, value: (n) => people.alike[n],
       help: "Probability that two labels of the annotator for the same item agree, and the number of repeated items",
@@ -105,7 +107,7 @@ function annotatorColumns() {
 
 // Additional columns of the CSV file.
 function annotatorFile() {
-  const plain = ["reach", "probability", "again", "gold_n", "gold_right", "gold_low", "gold_high"].filter((key) => people[key]);
+  const plain = ["reach", "gap", "probability", "again", "gold_n", "gold_right", "gold_low", "gold_high"].filter((key) => people[key]);
   return [{ key: "evidence", value: (n) => people.evidence[n] }, ...plain.map((key) => ({ key, value: (n) => people[key][n] }))];
 }
 
@@ -113,16 +115,16 @@ function annotatorPresets() {
   const count = (keep) => people.id.reduce((sum, _, n) => sum + keep(n), 0);
   const words = {
     spam: "The labels do not depend on the items, as if chosen at random. Exclude them.",
-    "minority view": "The labels depend on the items but differ from the majority: another view, not carelessness. Keep them.",
-    "systematic error": "The labels depend on the items but follow another rule than everyone else's. Ask whether the task was misunderstood.",
-    typical: "The labels agree with one of the large views.",
-    "too few labels": "The labels do not show whether they depend on the items. Collect more.",
+    "minority view": "Members of a smaller group that answers differently on the same items: another view, not carelessness. Keep the labels.",
+    "systematic error": "The labels exchange classes. Ask whether the task was misunderstood, or keys were swapped.",
+    differs: "They agree clearly less with the others than two others do on the same items, and no group explains it. Talk to them.",
+    typical: "Nothing in the labels speaks against these annotators.",
+    "cannot tell": "The labels do not show enough for a verdict; the evidence says how many are usually enough.",
   };
   const some = people.verdict ? Object.keys(VERDICTS).filter((verdict) => people.verdict.includes(verdict)) : [];
   return [{ key: "all", title: "All", sort: "verdict" },
-    { key: "check", title: `To check (${whole(count((n) => people.check[n]))})`, keep: (n) => people.check[n] === 1, sort: "labels", down: true,
-      words: people.verdict ? "Spam, systematic errors, and annotators with 20 items or more, without a verdict, who agree far less than the median. Read the evidence before excluding anyone."
-        : "Agreement with the others is far below the median." },
+    { key: "check", title: `To talk to first (${whole(count((n) => people.check[n]))})`, keep: (n) => people.check[n] === 1, sort: "labels", down: true,
+      words: `They agree clearly less with the others than two others do on the same items${people.verdict ? ", or their labels are spam or a systematic error" : ""}. Read the evidence before excluding anyone.` },
     ...some.map((verdict) => ({ key: verdict, title: `${SIGNS[verdict]}${verdict} (${whole(count((n) => people.verdict[n] === verdict))})`,
       words: words[verdict], sort: "labels", down: true, keep: (n) => people.verdict[n] === verdict }))];
 }
@@ -202,8 +204,8 @@ function showAnnotators() {
     command: () => `dissensus annotators ${runName()} -o annotators.csv` });
   section("annotators", "Annotators",
     people.verdict
-      ? "The labels of a spammer do not depend on the item; those of a minority view do. Views are the model’s clusters of annotators; groups (below) are clusters that the raw labels confirm. Open a row to see the evidence."
-      : "This model gives no verdicts on annotators. Fit HPGM to distinguish spam from minority views.",
-    ...data.views.map((view) => h("p", {}, view)), table.element,
+      ? "Agreement is that with another annotator of the same item; ‘others’ is the agreement of two others on the same items. Open a row to see the evidence."
+      : "This model gives no verdicts on annotators. The default model distinguishes spam from minority views.",
+    table.element,
     data.heat ? fold("Pairwise agreement", heatMatrix, "matrix") : null, columnPart());
 }

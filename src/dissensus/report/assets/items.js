@@ -64,7 +64,7 @@ function itemDetail(i) {
     reasons.has(i) ? h("p", {}, h("strong", {}, "Label differs from majority: "), reasons.get(i)) : null,
     scrolled(`Labels of ${items.id[i]}`, plainTable(null, null, heads, lines)),
     items.p_top ? h("p", { class: "note" }, intervalWords(i)) : null,
-    clusters ? h("p", { class: "note" }, `${clusterName(items.cluster[i])}${clusters.borrowed ? ` (by ${clusters.source}, fitted only to group items and annotators)` : ""}: ${clusters.items[items.cluster[i]].words}.`) : null);
+    items.cluster ? h("p", { class: "note" }, `${clusterName(items.cluster[i])}: ${clusters.items[items.cluster[i]].words}.`) : null);
 }
 
 function intervalCell(i) {
@@ -101,7 +101,7 @@ function fileColumns() {
   return [items.p_top && !classes.includes("top") && { key: "p_top", value: (i) => items.p_top[i] },
     { key: "most_frequent", value: (i) => (items.most[i] < 0 ? "" : classes[items.most[i]]) },
     items.gold && { key: "gold", value: (i) => (items.gold[i] < 0 ? "" : classes[items.gold[i]]) },
-    clusters && { key: "cluster", value: (i) => items.cluster[i] + 1 },
+    items.cluster && { key: "cluster", value: (i) => items.cluster[i] + 1 },
     ...classes.map((name, p) => ({ key: `p_${name}`, value: (i) => items.p[i * P + p] / 1000 })),
     items.text && { key: "text", value: (i) => items.text[i] }].filter(Boolean);
 }
@@ -143,7 +143,7 @@ function itemsOf(who) {
 function itemFilters() {
   return [
     { title: "Label", choices: classes.map((name, p) => [String(p), name]), keep: (value) => (i) => items.label[i] === Number(value) },
-    clusters && { title: "Cluster", choices: clusters.items.map((_, k) => [String(k), clusters.true_classes ? classes[k] : String(k + 1)]),
+    items.cluster && { title: "Cluster", choices: clusters.items.map((_, k) => [String(k), clusters.true_classes ? classes[k] : String(k + 1)]),
       keep: (value) => (i) => items.cluster[i] === Number(value) },
     data.annotators && data.rows.size && { title: "Annotator", many: true, choices: data.annotators.id.map((id) => [id]), keep: itemsOf },
   ].filter(Boolean);

@@ -1,0 +1,341 @@
+"""Two groups of annotators who answer differently: found on one half of the items, tested on the other.
+
+People differ in care and in habit: one is often wrong, another gives low grades. Neither makes a group. The
+answer y_nm of annotator n to item m is therefore predicted from the others' answers to the item, o_m, and n's
+own sharpness a_n and bias b_n (ridge estimates):
+
+    P(y_nm = c) = p_nmc ∝ exp(a_n log õ_mc + b_nc),     õ: the others' answers and one pseudo-label.
+
+Groups are a pattern in the residuals e_nm = y_nm − p_nm: two members of a group deviate from what is expected
+of them on the same items, in the same direction.
+
+**Search**, on one half of the items. The leading eigenvectors of Σ_m e_nm · e_n′m, n ≠ n′, order the
+annotators; cut at several quantiles, they are starts of EM for two groups. With r_n = P(n in group g),
+
+    P_g(y_nm = c) ∝ õ_gmc exp(b_nc),              õ_gm = õ_m + R_gm / (R_gm + s) (ȳ_gm − ȳ_m),
+    r_n ∝ ω_g Π_m P_g(y_nm),                      ω_g: share of group g,                                (1)
+
+where ȳ_gm is the mean answer of group g to item m, ȳ_m that of all, R_gm = Σ r the members who answered, all
+without n. On items without members of one group, both groups are expected to answer alike.
+
+**Test**, on the other half, of the annotators who clearly belong to one of the groups, and with the halves
+exchanged. Both tests together must show that, over pairs of annotators of the same item,
+
+* residuals agree within groups more than across: mean e_n · e_n′ within − across > 0, by ``MIN_Z`` standard
+  errors over items;
+* answers do so too, in each group, and in both with a 95 % interval above 0;
+* members of different groups agree more than by chance, by at least ``MIN_ACROSS`` of what members of one do;
+* the two halves find the same groups: Cohen's κ of the memberships is at least ``MIN_KAPPA``.
+
+Otherwise there are no groups. Nothing is random but the division of the items, which has a fixed seed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from dissensus.evaluate.bootstrap import Interval
+from dissensus.evaluate.group_agreement import Votes, Z
+from dissensus.models.hpgm.sampler import softmax
+from dissensus.numerics import Array, Indices, Mask, row_shares
+
+MAX_GROUP_LABELS = 300_000  # with more labels, a sample of the items is examined
+MIN_GROUPED, MIN_MEMBERS = 4, 2  # annotators examined, and members of each group
+SHARPNESS_PRECISION, BIAS_PRECISION = 4.0, 1.0  # of the ridge estimates of a around 1 and of b around 0
+NEWTON_ROUNDS = 12
+GROUP_PRIOR, MIN_SHARE = 2.0, 1e-3  # s in (1), and the smallest õ
+START_QUANTILES = (0.15, 0.3, 0.5, 0.7, 0.85)
+EM_ROUNDS, EM_TOLERANCE = 25, 0.01
+CLEAR_PROBABILITY = 0.8  # of a group; others are set aside in the test
+MEMBER_PROBABILITY = 0.9  # of members of a group in the result
+MIN_Z = 2.5  # standard errors of the difference of residual products
+MIN_KAPPA = 0.4  # of the memberships found on the two halves
+MIN_ACROSS = 0.2  # of the agreement above chance within groups, needed across
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Two groups of annotators, the larger first.
+
+    Numbers about an item use the memberships found without its half of the items, ``by_half[half[item]]``.
+    """
+
+    probability: Array  # (N,): probability of the smaller group; NaN for annotators set aside
+    by_half: Indices  # (2, N): group found without the items of a half; −1: neither
+    half: Indices  # (M,): half of each item
+    within: tuple[float, float]  # probability that two members of a group agree on an item
+    across: float  # probability that members of different groups agree on an item
+    gap: Interval  # mean of ``within`` − ``across``
+
+    @property
+    def group(self) -> Indices:
+        """(N,): 0 or 1, or −1 for annotators who do not clearly belong to one group."""
+        known = np.nan_to_num(self.probability, nan=0.5)
+        smaller, larger = known >= MEMBER_PROBABILITY, known <= 1 - MEMBER_PROBABILITY
+        return np.where(smaller, 1, np.where(larger, 0, -1))
+
+    def tables(self, votes: Votes) -> Array:
+        """Return (2, items, classes): answers of each group's members, as found by the other items."""
+        by_half = [
+            [np.where((self.half == h)[:, None], votes.votes(found == g), 0) for g in range(2)]
+            for h, found in enumerate(self.by_half)
+        ]
+        return np.asarray(np.sum(by_half, axis=0))
+
+
+def find_groups(votes: Votes, set_aside: Mask | None = None) -> Groups | None:
+    """Return two groups of annotators that hold on items not used to find them; None if there are none.
+
+    ``set_aside`` (N,) marks annotators who are not considered, such as spammers.
+    """
+    M, N, _ = votes.sizes
+    half = np.random.default_rng(0).permutation(M) % 2
+    votes = _sample(votes)
+    people = np.ones(N, dtype=bool) if set_aside is None else ~set_aside
+    people &= np.bincount(votes.annotator, minlength=N) > 0
+    if people.sum() < MIN_GROUPED:
+        return None
+    kept = np.flatnonzero(people[votes.annotator])
+    rows = Rows.of(Votes(votes.item[kept], votes.annotator[kept], votes.answer[kept], votes.sizes))
+    parts = [rows.on(half == h) for h in range(2)]
+    found = [_search(part) for part in reversed(parts)]  # found[h]: without half h
+    if found[0] is None or found[1] is None:
+        return None
+    by_half = np.stack([_clear(probability) for probability in found if probability is not None])
+    by_half[1] = _aligned(by_half[0], by_half[1])
+    if _kappa(*by_half) < MIN_KAPPA:
+        return None
+    residuals, answers_ = (
+        _compare([part.pair_sums(members, name) for part, members in zip(parts, by_half, strict=True)])
+        for name in ("residual", "answer")
+    )
+    if residuals is None or answers_ is None:
+        return None
+    (_, residual_gap), (agreement, gap) = residuals, answers_
+    holds = residual_gap.value * Z >= MIN_Z * (residual_gap.high - residual_gap.value)
+    if not (holds and gap.low > 0 and min(agreement[:2]) > agreement[2]):
+        return None
+    # agreement by chance, from the answers of each group: copies of random answers are not a group
+    totals = np.sum([part.answer_totals(found) for part, found in zip(parts, by_half, strict=True)], axis=0)
+    chance = float(np.prod(row_shares(totals), axis=0).sum())
+    if agreement[2] - chance < MIN_ACROSS * (agreement[:2].max() - chance):
+        return None
+    # memberships by all items, from those of the halves
+    start = np.mean([np.where(members < 0, 0.5, members) for members in by_half], axis=0)
+    probability, _ = rows.members(start)
+    share = float(np.mean(probability[people]))
+    if share > 0.5:  # the larger group first
+        probability, agreement = 1 - probability, agreement[[1, 0, 2]]
+        by_half = np.where(by_half < 0, -1, 1 - by_half)
+    within = float(agreement[0]), float(agreement[1])
+    groups = Groups(np.where(people, probability, np.nan), by_half, half, within, float(agreement[2]), gap)
+    return groups if min(np.sum(groups.group == g) for g in range(2)) >= MIN_MEMBERS else None
+
+
+def _sample(votes: Votes) -> Votes:
+    """Return the votes on evenly spaced items if there are very many."""
+    M, n = votes.sizes[0], len(votes.item)
+    if n <= MAX_GROUP_LABELS:
+        return votes
+    chosen = np.zeros(M, dtype=bool)
+    chosen[np.linspace(0, M - 1, max(1, M * MAX_GROUP_LABELS // n)).astype(np.intp)] = True
+    return votes.on(chosen)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Answers, one row for each item and annotator, and what is expected of them."""
+
+    item: Indices
+    annotator: Indices
+    answer: Array  # (rows, classes): y
+    others: Array  # (rows, classes): õ, shares of the others' answers
+    sharpness: Array  # (N,): a
+    bias: Array  # (N, classes): b
+    sizes: tuple[int, int, int]  # items, annotators, classes
+
+    @classmethod
+    def of(cls, votes: Votes) -> Self:
+        """Estimate sharpness and bias of every annotator."""
+        n, (_, N, P), answer = votes.annotator, votes.sizes, votes.answer.toarray()
+        others = votes.table[votes.item] - answer
+        overall = row_shares(votes.table.sum(axis=0)[None] + 1)
+        others = row_shares(others + overall)
+        rows = cls(votes.item, n, answer, others, np.ones(N), np.zeros((N, P)), votes.sizes)
+        logs = rows.log_shares(others)
+        for _ in range(NEWTON_ROUNDS):
+            # Newton steps in a, and half of a diagonal one in b: the logits of classes act against each other
+            p = rows.predicted(others)
+            mean = (p * logs).sum(axis=1, keepdims=True)
+            gradient = rows.by_annotator(((answer - p) * logs).sum(axis=1)) - SHARPNESS_PRECISION * (
+                rows.sharpness - 1
+            )
+            hessian = rows.by_annotator((p * (logs - mean) ** 2).sum(axis=1)) + SHARPNESS_PRECISION
+            rows = replace(rows, sharpness=rows.sharpness + np.clip(gradient / hessian, -1, 1))
+            p = rows.predicted(others)
+            slope = np.stack([rows.by_annotator(column) for column in (answer - p).T], axis=1)
+            curvature = np.stack([rows.by_annotator(column) for column in (p * (1 - p)).T], axis=1)
+            step = (slope - BIAS_PRECISION * rows.bias) / (curvature + BIAS_PRECISION)
+            rows = replace(rows, bias=rows.bias + np.clip(0.5 * step, -1, 1))
+        return rows
+
+    def on(self, items: Mask) -> Self:
+        """Select the rows of the marked items."""
+        chosen = np.flatnonzero(items[self.item])
+        _, item = np.unique(self.item[chosen], return_inverse=True)
+        sizes = (int(item.max(initial=-1)) + 1, *self.sizes[1:])
+        fields = {name: getattr(self, name)[chosen] for name in ("annotator", "answer", "others")}
+        return replace(self, item=item, sizes=sizes, **fields)
+
+    @staticmethod
+    def log_shares(shares: Array) -> Array:
+        """Return log shares, centred in each row."""
+        logs = np.log(shares)
+        return np.asarray(logs - logs.mean(axis=1, keepdims=True))
+
+    def predicted(self, shares: Array) -> Array:
+        """Return (rows, classes): P(answer) ∝ exp(a log shares + b)."""
+        logits = self.sharpness[self.annotator, None] * self.log_shares(shares) + self.bias[self.annotator]
+        return softmax(logits)
+
+    @property
+    def residual(self) -> Array:
+        """(rows, classes): e."""
+        return self.answer - self.predicted(self.others)
+
+    def by_annotator(self, values: Array) -> Array:
+        """Return (N,): sums of the values of each annotator's rows."""
+        return np.bincount(self.annotator, values, minlength=self.sizes[1]).astype(np.float64)
+
+    def by_item(self, weight: Array, values: Array) -> Array:
+        """Return (items, …): weighted sums of rows of values."""
+        sums = [np.bincount(self.item, weight * column, minlength=self.sizes[0]) for column in values.T]
+        return np.stack(sums, axis=1)
+
+    def orders(self) -> list[Array]:
+        """Return (N,) each: leading eigenvectors of the products of residuals of different annotators."""
+        M, N, P = self.sizes
+        columns = (self.item[:, None] * P + np.arange(P)).ravel()
+        residual = self.residual
+        table = csr_array((residual.ravel(), (np.repeat(self.annotator, P), columns)), shape=(N, M * P))
+        own = self.by_annotator((residual**2).sum(axis=1))
+        scale = 1 / np.sqrt(own + np.median(own[own > 0]))
+
+        def product(vector: Array) -> Array:
+            scaled = scale * vector.ravel()
+            return np.asarray(scale * (table @ (table.T @ scaled) - own * scaled))
+
+        operator = LinearOperator((N, N), matvec=product, dtype=np.float64)
+        start = np.cos(np.arange(N))  # any vector that no group is orthogonal to
+        values, vectors = eigsh(operator, k=min(2, N - 1), which="LA", v0=start, tol=1e-6)
+        return [np.round(vectors[:, i] * scale, 9) for i in np.argsort(-values)]
+
+    def members(self, start: Array) -> tuple[Array, float]:
+        """Return (N,): P(group 1) by EM from ``start``, and the log-probability of the answers."""
+        N, probability, score = self.sizes[1], start, -math.inf
+        present = np.bincount(self.annotator, minlength=N) > 0
+        total = self.by_item(np.ones(len(self.item)), self.answer)[self.item] - self.answer
+        mean = row_shares(total)  # ȳ
+        for _ in range(EM_ROUNDS):
+            logs = []
+            for side in (1 - probability, probability):
+                # (1), without the row's own answer
+                weight = side[self.annotator]
+                group = self.by_item(weight, self.answer)[self.item] - weight[:, None] * self.answer
+                size = np.maximum(group.sum(axis=1, keepdims=True), 1e-9)
+                shares = self.others + size / (size + GROUP_PRIOR) * (group / size - mean)
+                chance = softmax(np.log(np.maximum(shares, MIN_SHARE)) + self.bias[self.annotator])
+                logs.append(self.by_annotator((self.answer * np.log(chance)).sum(axis=1)))
+            share = float((probability[present].sum() + 1) / (present.sum() + 2))
+            log_0, log_1 = logs[0] + math.log(1 - share), logs[1] + math.log(share)
+            updated = np.where(present, 1 / (1 + np.exp(np.clip(log_0 - log_1, -30, 30))), 0.5)
+            change = np.abs(updated - probability).max()
+            probability, score = updated, float(np.logaddexp(log_0, log_1)[present].sum())
+            if change < EM_TOLERANCE:
+                break
+        return probability, score
+
+    def answer_totals(self, members: Indices) -> Array:
+        """Return (2, classes): answers of each group."""
+        rows = members[self.annotator]
+        return np.stack([self.answer[rows == g].sum(axis=0) for g in range(2)])
+
+    def pair_sums(self, members: Indices, name: str) -> tuple[Array, Array]:
+        """Return (items, 3) each: products of rows of two annotators, and numbers of pairs.
+
+        The pairs are of group 0, of group 1, and of both. Rows are answers or residuals.
+        """
+        rows = getattr(self, name)
+        sums, alone, n = [], [], []
+        for g in range(2):
+            weight = (members[self.annotator] == g).astype(np.float64)
+            sums.append(self.by_item(weight, rows))
+            alone.append(self.by_item(weight, (rows**2).sum(axis=1, keepdims=True))[:, 0])
+            n.append(np.bincount(self.item, weight, minlength=self.sizes[0]))
+        within = [(sums[g] ** 2).sum(axis=1) - alone[g] for g in range(2)]
+        products = np.stack([*within, 2 * (sums[0] * sums[1]).sum(axis=1)], axis=1)
+        return products, np.stack([n[0] * (n[0] - 1), n[1] * (n[1] - 1), 2 * n[0] * n[1]], axis=1)
+
+
+def _search(part: Rows) -> Array | None:
+    """Return (N,): P(group 1) of the most probable division found; None if all go to one group."""
+    N = part.sizes[1]
+    present = np.bincount(part.annotator, minlength=N) > 0
+    if present.sum() < MIN_GROUPED:
+        return None
+    best: Array | None = None
+    best_score = -math.inf
+    for order in part.orders():
+        for level in START_QUANTILES:
+            start = np.where(order > np.quantile(order[present], level), 0.9, 0.1)
+            probability, score = part.members(np.where(present, start, 0.5))
+            sizes = [np.sum(_clear(probability) == g) for g in range(2)]
+            if min(sizes) >= MIN_MEMBERS and score > best_score + 1e-6:
+                best, best_score = probability, score
+    return best
+
+
+def _clear(probability: Array) -> Indices:
+    """Return (N,): the group of those who clearly belong to one, −1 for others."""
+    second, first = probability >= CLEAR_PROBABILITY, probability <= 1 - CLEAR_PROBABILITY
+    return np.where(second, 1, np.where(first, 0, -1))
+
+
+def _aligned(first: Indices, second: Indices) -> Indices:
+    """Return the second memberships with groups numbered as in the first."""
+    exchanged = np.where(second < 0, -1, 1 - second)
+    return second if _kappa(first, second) >= _kappa(first, exchanged) else exchanged
+
+
+def _kappa(first: Indices, second: Indices) -> float:
+    """Return Cohen's κ of two memberships, over annotators who have both; 0 if it is undefined."""
+    both = (first >= 0) & (second >= 0)
+    if not both.any():
+        return 0.0
+    shares = [float(members[both].mean()) for members in (first, second)]
+    agreed = float((first == second)[both].mean())
+    chance = shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1])
+    return (agreed - chance) / (1 - chance) if chance < 1 else 0.0
+
+
+def _compare(parts: list[tuple[Array, Array]]) -> tuple[Array, Interval] | None:
+    """Return the mean products (3,) within the groups and across, and the mean of within − across.
+
+    None if there are no pairs of one kind. The items are a sample: with X = Σ x / Σ n for each kind of pair,
+    item m moves X by (x_m − X n_m) / Σ n.
+    """
+    products, pairs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    totals = pairs.sum(axis=0)
+    if (totals < 0.5).any():
+        return None
+    means = products.sum(axis=0) / totals
+    contrast = np.array([0.5, 0.5, -1.0])
+    moves = ((products - means * pairs) / totals) @ contrast
+    value, half_width = float(means @ contrast), Z * math.sqrt(float((moves**2).sum()))
+    return means, Interval(value, value - half_width, value + half_width)
