@@ -127,7 +127,7 @@ def test_cards_steps_and_all_sections_are_shown(visit: Visit) -> None:
         assert visit.page.locator(f"#{table} button[aria-pressed=true]").count() == 1
         shown = int(visit.status(table).split(" of ")[-1].replace(",", ""))
         if number.endswith("%"):
-            assert abs(100 * shown / 240 - float(number[:-1])) <= 0.5
+            assert abs(100 * shown / 720 - float(number[:-1])) <= 0.5
         elif number.isdigit():
             assert shown == int(number)
 
@@ -166,12 +166,12 @@ def test_items_are_sorted_searched_and_paged(visit: Visit) -> None:
     visit.page.fill("#items-table-search", "no such words")
     assert visit.status() == "No matches."
     visit.page.fill("#items-table-search", "")
-    assert visit.status() == "1–20 of 240"
+    assert visit.status() == "1–20 of 720"
     visit.page.click("#items [aria-label='Last page']")
-    assert visit.status() == "221–240 of 240"
+    assert visit.status() == "701–720 of 720"
     assert visit.page.locator("#items [aria-label='Next page']").is_disabled()
     visit.page.click("#items [aria-label='Previous page']")
-    assert visit.status() == "201–220 of 240"
+    assert visit.status() == "681–700 of 720"
 
 
 def test_rows_open_by_mouse_and_keyboard(visit: Visit) -> None:
@@ -199,7 +199,7 @@ def test_filtered_rows_and_every_table_can_be_downloaded(visit: Visit) -> None:
     names = {"items", "annotators", "pairs", "by-reads_on", "classes", "held-out", "search"}
     assert set(files) == {f"{name}.csv" for name in names}
     assert [row[0] for row in files["classes.csv"][1:]] == list(CLASSES)
-    assert sum(int(row[1]) for row in files["classes.csv"][1:]) == 240 * 7
+    assert sum(int(row[1]) for row in files["classes.csv"][1:]) == 720 * 7
     assert len(files["annotators.csv"]) == 41
     assert "'=1+1" in files["items.csv"][2]  # a spreadsheet formula
     visit.page.select_option("#items-table-filter-0", label="complaint")
@@ -207,7 +207,7 @@ def test_filtered_rows_and_every_table_can_be_downloaded(visit: Visit) -> None:
     status = visit.status()
     rows = list(csv.DictReader(io.StringIO(visit.download(visit.page.locator("#items .take"))[1])))
     assert f" of {len(rows)}" in status
-    assert 0 < len(rows) < 240
+    assert 0 < len(rows) < 720
     assert {row["label"] for row in rows} == {"complaint"}
     assert abs(sum(float(rows[0][f"p_{name}"]) for name in CLASSES) - 1) < 0.005
     visit.page.fill("#items-table-filter-2", "no such name")
@@ -226,7 +226,7 @@ def test_the_command_for_the_rows_shown_is_copied(visit: Visit) -> None:
 
 
 def test_annotators_and_groups_are_described(visit: Visit) -> None:
-    assert visit.column("annotators-table", 2)[:3] == ["check"] * 3
+    assert visit.column("annotators-table", 2)[:3] == ["↓ differs"] * 3
     visit.page.fill("#annotators-table-search", "guest 07")
     visit.page.click("#annotators-table tbody button")
     bars = visit.page.locator("#annotators-table .detail .bar")
@@ -241,7 +241,8 @@ def test_annotators_and_groups_are_described(visit: Visit) -> None:
     assert "% of" in cells.first.locator("title").text_content()
     cards = visit.page.locator("#group-cards .card")
     assert cards.count() == 2
-    assert "Its members agree with one another on" in cards.first.inner_text()
+    assert cards.nth(1).locator("h3").inner_text().startswith("Smaller group")
+    assert "differ on" in visit.page.locator("#contrast").inner_text()
     # a quoted item links to its row
     quote = visit.page.locator("#groups blockquote a").first
     text = quote.inner_text()

@@ -64,45 +64,25 @@ def test_only_groups_that_the_labels_confirm_have_sentences(sample: ds.Annotatio
         assert all((row["words"] is not None) == confirmed for row in rows)
 
 
-def test_groups_are_ordered_by_size_without_empty_ones(sample: ds.Annotations) -> None:
+def test_clusters_are_ordered_by_size_without_empty_ones(sample: ds.Annotations) -> None:
     grouping = clusters.grouping_of(ds.PGM(4, 6, seed=0).fit(sample), sample)
     assert grouping is not None
-    assert grouping.annotators is not None
-    assert (np.diff(sample.annotator_load @ grouping.annotators) <= 0).all()
-    for members, size in ((grouping.annotators, grouping.sizes[1]), (grouping.items, grouping.sizes[0])):
-        assert set(members.argmax(axis=1)) == set(range(size))
-    names = [clusters.group_name(n) for n in (0, 25, 26, 51, 52, 701, 702)]
-    assert names == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
+    sizes = np.bincount(grouping.items.argmax(axis=1), minlength=grouping.n_clusters)
+    assert (sizes > 0).all()
+    assert clusters.grouping_of(ds.EmpiricalDistribution().fit(sample), sample) is None
 
 
-def test_the_planted_contrast_is_reported(content: dict[str, Any]) -> None:
-    first = content["clusters"]["contrasts"][0]
-    text = content["items"]["text"][first["items"][0]]
-    assert text.startswith(("Great, the", "I do love to wait", "Bravo, another"))  # irony
-    assert "praise" in first["says"] or "complaint" in first["says"]
-    assert any(first["says"] in step["says"] for step in content["steps"])
-
-
-def test_annotators_are_assigned_by_likelihood() -> None:
-    theta = np.array([[[0.9, 0.1], [0.2, 0.8]]])  # one cluster of items, two groups
-    labels = ds.Annotations.from_arrays(["i", "j", "i", "j"], ["a", "a", "b", "b"], ["x", "x", "y", "x"])
-    grouping = clusters.Grouping(theta, np.ones((2, 1)), np.eye(2), np.array([0.5, 0.5]), False, "by hand")
-    # a: 0.9 · 0.9 against 0.2 · 0.2; b: 0.1 · 0.9 against 0.8 · 0.2, by item j alone 0.9 against 0.2
-    assert clusters.assign_groups(labels, grouping, np.array([True, True])).tolist() == [0, 1]
-    assert clusters.assign_groups(labels, grouping, np.array([False, True])).tolist() == [0, 0]
-
-
-def test_groups_of_pure_noise_are_not_confirmed() -> None:
-    """Random labels: annotators grouped by their labels agree on the items that formed the groups only."""
-    rng = np.random.default_rng(2)
-    item, annotator = np.array([(m, n) for m in range(300) for n in rng.choice(300, 6, replace=False)]).T
-    labels = ds.Annotations.from_arrays(item, annotator, (rng.random(1800) < 0.5).astype(int))
-    theta, people = np.array([[[0.8, 0.2], [0.2, 0.8]]]), np.eye(2)[np.arange(labels.n_annotators) % 2]
-    grouping = clusters.Grouping(theta, np.ones((300, 1)), people, np.array([0.5, 0.5]), False, "by hand")
-    votes, member = Votes.of(labels), clusters.assign_groups(labels, grouping, np.ones(300, dtype=bool))
-    assert all(compare_group(votes, member == g).gap.low > 0 for g in range(2))
-    assert not clusters.confirmed_groups(labels, grouping, votes).any()
-    assert clusters.cluster_content(labels, grouping, votes)["groups"] == []
+def test_the_planted_groups_are_reported(content: dict[str, Any], sample: ds.Annotations) -> None:
+    literal = np.arange(sample.n_annotators) % 3 == 2  # as planted: literal readers of irony
+    group = content["annotators"]["group"]
+    assert literal[group == 1].all()
+    assert not literal[group == 0].any()
+    found = content["clusters"]
+    assert [row["n"] for row in found["groups"]] == [(group == 0).sum(), (group == 1).sum()]
+    assert found["says"] in [step["says"] for step in content["steps"]]
+    # examples are ironic items
+    texts = [content["items"]["text"][i] for i in found["examples"]]
+    assert all(text.startswith(("Great, the", "I do love to wait", "Bravo, another")) for text in texts)
 
 
 # ---- items --------------------------------------------------------------------------------------------
@@ -218,7 +198,7 @@ def test_anonymised_pages_contain_no_id(sample: ds.Annotations, fitted: Model, t
     assert list(page_order(sample, False)[0]) == list(range(40))
 
 
-def test_low_agreement_without_a_verdict_is_checked() -> None:
+def test_annotators_who_differ_are_named_whatever_the_verdict() -> None:
     """Ten annotators agree, the last answers at random; verdicts are set by hand."""
     rng = np.random.default_rng(0)
     item, annotator = (column.ravel() for column in np.indices((40, 11)))
@@ -226,9 +206,11 @@ def test_low_agreement_without_a_verdict_is_checked() -> None:
     labels = ds.Annotations.from_arrays(item, annotator, label)
     findings = collect_findings(ds.HPGM(n_chains=2, n_sweeps=20, seed=0).fit(labels), labels)
     assert findings.verdicts is not None
-    for verdict, check in (("too few labels", True), ("minority view", False), ("spam", True)):
+    for verdict in ("cannot tell", "minority view", "spam", "typical"):
         findings.verdicts.verdict[:] = ["typical"] * 10 + [verdict]
-        assert replace(findings).check.tolist() == [False] * 10 + [check]
+        assert replace(findings).check.tolist() == [False] * 10 + [True]
+    # without verdicts the same annotator is named
+    assert collect_findings(ds.FMM(2).fit(labels), labels).check.tolist() == [False] * 10 + [True]
 
 
 def test_judges_named_in_the_table_have_a_section(tmp_path: Path) -> None:
@@ -317,8 +299,8 @@ def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Pat
     content = written(sample, model, tmp_path / "page.html", held_out=[])
     assert content["strip"][0]["title"].startswith("Agreement")
     assert len(content["items"]["p"]) == sample.n_items * sample.n_classes
-    assert len(content["clusters"]["groups"]) >= 2
-    assert content["clusters"]["borrowed"] == (name not in ("pgm", "cbcc", "hpgm", "pool"))
+    assert len(content["clusters"]["groups"]) == 2
+    assert bool(content["clusters"]["items"]) == (name != "empirical")
 
 
 def test_unusual_data_have_a_page(sample: ds.Annotations, tmp_path: Path) -> None:
@@ -366,18 +348,14 @@ def test_two_documented_groups_are_found(data_dir: Path, tmp_path: Path) -> None
     """In hs_brexit Ann1–3 are Muslim immigrants and Ann4–6 a control group (Akhtar et al. 2021)."""
     folder = data_dir / "hs_brexit"
     labels = ds.read_annotations(folder / "annotations.csv", items=folder / "items.csv")
-    model = ds.CBCC().fit(labels)
-    content = written(labels, model, tmp_path / "page.html", held_out=[])
+    content = written(labels, ds.CBCC().fit(labels), tmp_path / "page.html", held_out=[])
     group = dict(zip(content["annotators"]["id"], content["annotators"]["group"], strict=True))
     assert group["Ann1"] == group["Ann2"] == group["Ann3"]
     assert group["Ann4"] == group["Ann5"] == group["Ann6"] != group["Ann1"]
     # share of ‘hate’ among the raw labels of each three
     hate = labels.label == list(labels.classes).index("hate")
     shares = [hate[np.isin(labels.annotator, who)].mean() for who in ([0, 1, 2], [3, 4, 5])]
-    more = clusters.group_name(group["Ann1"] if shares[0] > shares[1] else group["Ann4"])
-    says = content["clusters"]["contrasts"][0]["says"]
-    assert re.match(
-        r"Groups \w and \w both labelled \d+ similar items \(true class ‘\w+’\)\. On these, "
-        rf"‘hate’ is [6-9]\d\u00a0% of the labels of {more} and \d+\u00a0% of those of \w\.",
-        says,
-    )
+    smaller = shares[0] if group["Ann1"] == 1 else shares[1]
+    often = "more" if smaller == max(shares) else "less"
+    assert content["clusters"]["groups"][1]["name"] == f"smaller group: {often} often ‘hate’"
+    assert f"it answers ‘hate’ {often} often" in content["clusters"]["says"]

@@ -27,7 +27,13 @@ exchanged. Both tests together must show that, over pairs of annotators of the s
 * members of different groups agree more than by chance, by at least ``MIN_ACROSS`` of what members of one do;
 * the two halves find the same groups: Cohen's κ of the memberships is at least ``MIN_KAPPA``.
 
-Otherwise there are no groups. Nothing is random but the division of the items, which has a fixed seed.
+Otherwise, unless classes are ordered, the search is repeated without biases (b = 0), as groups may also differ
+in how often they give a class. Annotators whose biases vary continuously can always be divided, so either the
+residuals still agree beyond the biases, or the groups are separated: with the bias of each annotator along
+the difference of the groups, means μ_g and variances σ_g², counted on the other half, Ashman's
+D = √2 |μ_1 − μ_0| / √(σ_0² + σ_1²) is at least ``MIN_SEPARATION`` (2.7 for a normal distribution cut in half).
+
+If both fail, there are no groups. Nothing is random but the division of the items, which has a fixed seed.
 """
 
 from __future__ import annotations
@@ -56,6 +62,7 @@ CLEAR_PROBABILITY = 0.8  # of a group; others are set aside in the test
 MEMBER_PROBABILITY = 0.9  # of members of a group in the result
 MIN_Z = 2.5  # standard errors of the difference of residual products
 MIN_KAPPA = 0.4  # of the memberships found on the two halves
+MIN_SEPARATION = 5.0  # of the biases of two groups that differ in nothing else
 MIN_ACROSS = 0.2  # of the agreement above chance within groups, needed across
 
 
@@ -89,11 +96,19 @@ class Groups:
         return np.asarray(np.sum(by_half, axis=0))
 
 
-def find_groups(votes: Votes, set_aside: Mask | None = None) -> Groups | None:
+def find_groups(votes: Votes, set_aside: Mask | None = None, *, is_scale: bool = False) -> Groups | None:
     """Return two groups of annotators that hold on items not used to find them; None if there are none.
 
-    ``set_aside`` (N,) marks annotators who are not considered, such as spammers.
+    ``set_aside`` (N,) marks annotators who are not considered, such as spammers; ``is_scale``: the classes
+    are ordered.
     """
+    return _find(votes, set_aside, biases=True) or (
+        None if is_scale else _find(votes, set_aside, biases=False)
+    )
+
+
+def _find(votes: Votes, set_aside: Mask | None, biases: bool) -> Groups | None:
+    """Search and test; without ``biases``, groups may differ in these alone, if they are separated."""
     M, N, _ = votes.sizes
     half = np.random.default_rng(0).permutation(M) % 2
     votes = _sample(votes)
@@ -102,8 +117,9 @@ def find_groups(votes: Votes, set_aside: Mask | None = None) -> Groups | None:
     if people.sum() < MIN_GROUPED:
         return None
     kept = np.flatnonzero(people[votes.annotator])
-    rows = Rows.of(Votes(votes.item[kept], votes.annotator[kept], votes.answer[kept], votes.sizes))
-    parts = [rows.on(half == h) for h in range(2)]
+    votes = Votes(votes.item[kept], votes.annotator[kept], votes.answer[kept], votes.sizes)
+    rows, tested = Rows.of(votes, biases), Rows.of(votes, biases=True)
+    parts, tested_parts = ([table.on(half == h) for h in range(2)] for table in (rows, tested))
     found = [_search(part) for part in reversed(parts)]  # found[h]: without half h
     if found[0] is None or found[1] is None:
         return None
@@ -112,13 +128,14 @@ def find_groups(votes: Votes, set_aside: Mask | None = None) -> Groups | None:
     if _kappa(*by_half) < MIN_KAPPA:
         return None
     residuals, answers_ = (
-        _compare([part.pair_sums(members, name) for part, members in zip(parts, by_half, strict=True)])
+        _compare([part.pair_sums(members, name) for part, members in zip(tested_parts, by_half, strict=True)])
         for name in ("residual", "answer")
     )
     if residuals is None or answers_ is None:
         return None
     (_, residual_gap), (agreement, gap) = residuals, answers_
     holds = residual_gap.value * Z >= MIN_Z * (residual_gap.high - residual_gap.value)
+    holds = holds or (not biases and _separation(parts, by_half) >= MIN_SEPARATION)
     if not (holds and gap.low > 0 and min(agreement[:2]) > agreement[2]):
         return None
     # agreement by chance, from the answers of each group: copies of random answers are not a group
@@ -161,8 +178,8 @@ class Rows:
     sizes: tuple[int, int, int]  # items, annotators, classes
 
     @classmethod
-    def of(cls, votes: Votes) -> Self:
-        """Estimate sharpness and bias of every annotator."""
+    def of(cls, votes: Votes, biases: bool) -> Self:
+        """Estimate the sharpness of every annotator, and the bias, or leave it at 0."""
         n, (_, N, P), answer = votes.annotator, votes.sizes, votes.answer.toarray()
         others = votes.table[votes.item] - answer
         overall = row_shares(votes.table.sum(axis=0)[None] + 1)
@@ -178,6 +195,8 @@ class Rows:
             )
             hessian = rows.by_annotator((p * (logs - mean) ** 2).sum(axis=1)) + SHARPNESS_PRECISION
             rows = replace(rows, sharpness=rows.sharpness + np.clip(gradient / hessian, -1, 1))
+            if not biases:
+                continue
             p = rows.predicted(others)
             slope = np.stack([rows.by_annotator(column) for column in (answer - p).T], axis=1)
             curvature = np.stack([rows.by_annotator(column) for column in (p * (1 - p)).T], axis=1)
@@ -322,6 +341,21 @@ def _kappa(first: Indices, second: Indices) -> float:
     agreed = float((first == second)[both].mean())
     chance = shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1])
     return (agreed - chance) / (1 - chance) if chance < 1 else 0.0
+
+
+def _separation(parts: list[Rows], by_half: Indices) -> float:
+    """Return Ashman's D of the annotators' biases, counted on the half not used to find the groups."""
+    biases = []
+    for part in parts:
+        n = np.maximum(part.by_annotator(np.ones(len(part.item))), 1)[:, None]
+        biases.append(np.stack([part.by_annotator(column) for column in part.residual.T], axis=1) / n)
+    values = []
+    for counted, other, members in zip(biases, biases[::-1], by_half, strict=True):
+        direction = other[members == 1].mean(axis=0) - other[members == 0].mean(axis=0)
+        scores = [(counted @ direction)[members == g] for g in range(2)]
+        spread = math.sqrt(sum(float(score.var(ddof=1)) for score in scores))
+        values.append(math.sqrt(2) * float(scores[1].mean() - scores[0].mean()) / max(spread, 1e-12))
+    return float(np.mean(values))
 
 
 def _compare(parts: list[tuple[Array, Array]]) -> tuple[Array, Interval] | None:

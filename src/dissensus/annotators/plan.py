@@ -162,8 +162,9 @@ def collect_findings(
     if verdicts is None and isinstance(model, HPGM):
         verdicts = compute_verdicts(model, annotations)
     votes = Votes.of(annotations)
-    groups = find_groups(votes) if verdicts is None else verdicts.groups
-    return Findings(model, annotations, intervals, verdicts, votes, annotator_agreement(votes), groups)
+    agreed, is_scale = annotator_agreement(votes), annotations.label_type == "ordinal"
+    groups = find_groups(votes, agreed.outliers, is_scale=is_scale) if verdicts is None else verdicts.groups
+    return Findings(model, annotations, intervals, verdicts, votes, agreed, groups)
 
 
 # ---- gain of a label ----------------------------------------------------------------------------------

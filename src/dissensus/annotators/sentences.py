@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MAX_NAMES = 5  # annotators named in a sentence
 MIN_DIFFERENCE = 0.03  # difference of two shares that is mentioned
 MIN_CONTRAST = 0.1  # difference of two groups' shares of a class
-Z_95, Z_90 = 1.96, 1.645  # standard errors on each side of 95 % and 90 % intervals
+Z_95 = 1.96  # standard errors on each side of a 95 % interval
 MIN_ALPHA = 0.667  # Krippendorff's α below which one label per item is not enough
 MAJORITY = 0.5
 MIN_CRAMERS_V, MIN_RESIDUAL = 0.1, 2.0  # of a column associated with groups; standardised residual
@@ -362,11 +362,12 @@ def groups_sentence(groups: Groups | None, labels: Annotations) -> Sentence | No
     words = habit(tables, [str(name) for name in labels.classes], values)[1]
     sizes = [int((groups.group == g).sum()) for g in range(2)]
     neither = labels.n_annotators - sum(sizes)
+    rest = f", {neither:,} in neither" * (neither > 0)
     low, high = 100 * groups.gap.low, 100 * groups.gap.high
     text = (
         f"The annotators form two groups that answer differently ({sizes[0]:,} and {sizes[1]:,} annotators"
-        f"{f', {neither:,} in neither' * (neither > 0)}). Counted on items not used to find them, two members "
-        f"of the smaller group agree on {percent(groups.within[1])} of the items that both labelled, two of the larger group on "
+        f"{rest}). Counted on items not used to find them, two members "
+        f"of the smaller group agree on {percent(groups.within[1])} of shared items, two of the larger on "
         f"{percent(groups.within[0])}, and members of different groups on {percent(groups.across)} (mean "
         f"difference {100 * groups.gap.value:.0f} points, 95\u00a0% interval {low:.0f} to {high:.0f})."
     )
@@ -486,7 +487,7 @@ def undecided_sentence(
     labels, reason = count(n_labels, "label"), ""
     if agreement.n[n] <= 2:
         reason = f"shares {count(int(agreement.n[n]), 'item')} with others"
-    elif float(agreement.agreement[n] - agreement.chance[n]) <= Z_90 * float(agreement.excess_error[n]):
+    elif not agreement.depends[n]:
         chance = percent(float(agreement.chance[n]))
         reason = f"agreement with the others is not significantly above the {chance} expected by chance"
     elif minority > MAJORITY:

@@ -37,6 +37,7 @@ from dissensus.annotators.groups import Groups, find_groups
 from dissensus.annotators.sentences import Sentence
 from dissensus.errors import DataError
 from dissensus.evaluate.group_agreement import (
+    Z_ONE_SIDED,
     AnnotatorAgreement,
     Votes,
     annotator_agreement,
@@ -60,7 +61,6 @@ VERDICTS = ("typical", "minority view", "systematic error", "spam", "differs", "
 TYPICAL, MINORITY, ERROR, SPAM, DIFFERS, UNDECIDED = VERDICTS
 SURE_PROBABILITY = 0.9  # needed for spam, systematic errors and minority views
 MAX_TYPICAL_SPAM = 0.1  # probability of spam up to which labels depend on the items
-Z_95_ONE_SIDED = 1.645
 SMALLER_GROUP_RATIO = 0.6  # of the larger group's labels; a group above it is not a minority
 ERROR_SHARE = 0.02  # prior share of annotators with a rule of their own
 MIN_RULE_GRADES = 2  # distance of the classes of a rule if they are ordered; less is a bias
@@ -251,7 +251,7 @@ def compute_verdicts(model: HPGM, gold: Annotations | None, interval: float = 0.
     even = spam_evidence(model.draws_, model.learned_rows_, model.annotator_weights_, model.seed)
     spam = spam_probability(even)
     error = np.maximum(rule_probability(votes, is_scale), gold_error_probability(gold, N))
-    groups = find_groups(votes, np.maximum(spam, error) > 0.5)
+    groups = find_groups(votes, agreement.outliers | (np.maximum(spam, error) > 0.5), is_scale=is_scale)
     has_gold = gold is not None and gold.gold is not None
     minority = np.zeros(N) if has_gold else minority_probability(groups, labels.annotator_load)
     error = (1 - spam) * error
@@ -356,7 +356,7 @@ def decide_verdicts(
     """Return every annotator's verdict and its probability."""
     verdict = np.full(len(spam), TYPICAL, dtype=object)
     probability = np.clip(1 - spam - minority - error, 0, 1)
-    unclear_spam = (spam > MAX_TYPICAL_SPAM) | ~depends_on_items(agreement)
+    unclear_spam = (spam > MAX_TYPICAL_SPAM) | ~agreement.depends
     unclear_view = (minority > 0.5) & (minority < SURE_PROBABILITY)
     choices = (
         (DIFFERS, agreement.differs, np.full(len(spam), np.nan)),
@@ -368,12 +368,6 @@ def decide_verdicts(
     for name, applies, chance in choices:  # the later one wins
         verdict[applies], probability[applies] = name, chance[applies]
     return verdict, probability
-
-
-def depends_on_items(agreement: AnnotatorAgreement) -> Mask:
-    """Return (N,): whether agreement with the others is significantly above chance, over items."""
-    excess = np.nan_to_num(agreement.agreement - agreement.chance)
-    return np.asarray((agreement.n > 2) & (excess > Z_95_ONE_SIDED * np.nan_to_num(agreement.excess_error)))
 
 
 def zero_inflated_quantile(values: Array, zero: Array, level: float) -> Array:
@@ -420,7 +414,7 @@ def labels_needed(agreement: AnnotatorAgreement) -> int | None:
     if not known.any():
         return None
     # the error falls as 1 / √n
-    needed = agreement.n[known] * (Z_95_ONE_SIDED * agreement.excess_error[known] / excess[known]) ** 2
+    needed = agreement.n[known] * (Z_ONE_SIDED * agreement.excess_error[known] / excess[known]) ** 2
     return int(np.ceil(np.median(needed)))
 
 

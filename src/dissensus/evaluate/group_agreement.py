@@ -30,6 +30,7 @@ from dissensus.numerics import Array
 
 MIN_GAP, MIN_GAP_ITEMS = 0.1, 20  # below the usual agreement, and items, of annotators who differ
 GAP_FALSE_SHARE = 0.025  # of the annotators who differ, at most so many do by chance
+Z_ONE_SIDED = 1.645  # standard errors of a one-sided test of 5 %
 Z = 1.96  # standard errors on either side of a 95 % interval
 TIE_TOLERANCE = 1e-9  # differences up to this size count as ties
 MAX_ERROR_ITEMS = 2_000  # items searched for shared errors
@@ -227,12 +228,24 @@ class AnnotatorAgreement:
         of the annotators named wrongly (Benjamini and Hochberg): as many tests as annotators were made.
         """
         enough = (self.n_usual >= MIN_GAP_ITEMS) & np.isfinite(self.gap)
-        t = np.divide(self.gap, self.gap_error, out=np.sign(self.gap) * np.inf, where=self.gap_error > 0)
+        sure = np.where(self.gap < 0, -np.inf, np.inf)  # t if all items are alike
+        t = np.divide(self.gap, self.gap_error, out=sure, where=self.gap_error > 0)
         p = np.where(enough, stdtr(np.maximum(self.n_usual - 1, 1), np.nan_to_num(t)), np.nan)
         sorted_p = np.sort(p[enough])
         passed = sorted_p <= GAP_FALSE_SHARE * np.arange(1, len(sorted_p) + 1) / max(len(sorted_p), 1)
         limit = sorted_p[np.flatnonzero(passed)[-1]] if passed.any() else -1.0
         return np.asarray(enough & (np.nan_to_num(p, nan=2.0) <= limit) & (self.gap <= -MIN_GAP))
+
+    @cached_property
+    def depends(self) -> NDArray[np.bool_]:
+        """(annotators,): whether agreement is significantly above chance, by a one-sided test of 5 %."""
+        excess = np.nan_to_num(self.agreement - self.chance)
+        return np.asarray((self.n > 2) & (excess > Z_ONE_SIDED * np.nan_to_num(self.excess_error)))
+
+    @cached_property
+    def outliers(self) -> NDArray[np.bool_]:
+        """(annotators,): enough items, and agreement that is not significantly above chance."""
+        return np.asarray((self.n >= MIN_GAP_ITEMS) & ~self.depends)
 
     def interval(self, n: int) -> Interval:
         """Return the agreement of annotator ``n`` with its 95 % interval."""

@@ -52,10 +52,8 @@ def grouping_of(model: Model, annotations: Annotations) -> Grouping | None:
 # ---- content of the page ------------------------------------------------------------------------------
 
 
-def cluster_content(findings: Findings, grouping: Grouping | None) -> Content | None:
-    """Return the clusters of items of a model, and the groups of annotators; None if there are neither."""
-    if grouping is None and findings.groups is None:
-        return None
+def cluster_content(findings: Findings, grouping: Grouping | None) -> Content:
+    """Return the clusters of items of a model, and the groups of annotators."""
     annotations, items = findings.annotations, list[Content]()
     names, counts = [str(name) for name in annotations.classes], annotations.counts
     beliefs = np.zeros((annotations.n_items, 0)) if grouping is None else grouping.items

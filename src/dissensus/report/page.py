@@ -27,7 +27,7 @@ from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
 from dissensus.labels import as_annotations
 from dissensus.labels.description import Description, describe
-from dissensus.models import display_name, title_of
+from dissensus.models import title_of
 from dissensus.models.base import Model
 from dissensus.progress import ShowProgress, shown
 from dissensus.report import Content, quality
@@ -95,7 +95,6 @@ def write_report(
     """
     annotations = as_annotations(labels)
     model.check_labels(annotations)
-    name = display_name(model)
     title = title or f"{annotations.n_labels:,} labels on {annotations.n_items:,} items"
     content: Content = {"title": title, "version": __version__, "command": command}
     with shown(progress) as tell, atomic_path(path) as temporary:

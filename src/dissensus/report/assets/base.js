@@ -6,7 +6,7 @@ const P = classes.length;
 const items = data.items;
 const M = items.id.length;
 const clusters = data.clusters;
-const groups = clusters ? clusters.groups : [];
+const { groups } = clusters;
 
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A100", "#7F7F7F"];
 const TEXTURES = ["", "striped", "dotted"];

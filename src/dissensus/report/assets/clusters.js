@@ -26,7 +26,6 @@ function groupWords() {
 }
 
 function showClusters() {
-  if (!clusters) return;
   const parts = [];
   if (groups.length) {
     parts.push(h("div", { class: "cards", id: "group-cards" }, ...groups.map((_, g) => groupCard(g))));
