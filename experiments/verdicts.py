@@ -1,4 +1,4 @@
-"""Calibration of verdicts on annotators: planted crowds, crowds without spammers, and real crowds.
+"""How right the verdicts on annotators are: simulated crowds, random seeds, and real crowds with gold labels.
 
 python -m experiments.verdicts [--crowds N] [--data DIR] [--finished FILE]
 """
@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus._version import __version__
+from dissensus.annotators.groups import MIN_Z, Rows, _compare, find_groups
 from dissensus.annotators.verdicts import VERDICTS, AnnotatorVerdicts, annotator_verdicts
+from dissensus.evaluate.group_agreement import MIN_GAP, Votes, Z, annotator_agreement
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import LabelType
 from experiments.runner import Measurements, Values, line, page_parser, read_dataset, table, write_page, yes
 
 TYPICAL, SPAM, GROUP, ADVERSARY = "typical", "spam", "group", "adversary"
@@ -25,19 +28,21 @@ STRATEGIES = ("uniform", "frequencies", "constant", "copy-cats")
 LABELS_EACH = (5, 10, 20, 50, 100, 200)
 CONSTANT_SHARE = 0.95  # how often a constant spammer gives the favourite class
 
-N_CROWDS = 50  # planted crowds, and also crowds without spammers
+N_CROWDS = 200  # crowds without groups; a quarter or a tenth of every other kind
 SHORT_FIT: dict[str, Any] = {"n_chains": 2, "n_sweeps": 100, "n_jobs": 1}
+FIVE_GRADES, TWO_CLASSES = "harsh and lenient, five grades", "harsh and lenient, two classes"
+POOR, SKILL, DIFFICULTY = "one poor rater", "differing skill", "items of differing difficulty"
+SKEW, THREE, PROLIFIC = "95 % in one class", "three annotators", "one labels every item"
+PLAIN_KINDS = ("exchangeable", POOR, FIVE_GRADES, TWO_CLASSES, DIFFICULTY, SKEW, THREE, PROLIFIC, SKILL)
+N_SEEDS, SEED_LABELS = 10, (20, 50, 50, 100, 200)  # fits, and labels each in the planted crowds
+SEED_SETS = ("jq1", "hs_brexit", "gwsd", "md_agreement", "canteen", *range(len(SEED_LABELS)))
+GROUP_SHARES, CONTESTED = (0.15, 0.3, 0.5), 0.2  # annotators, and items that they see differently
+GROUP_SIZES = ((40, 5), (100, 5), (200, 5), (40, 10), (100, 10))  # labels each, labels per item
+OUTLIER_LABELS, OUTLIERS = (100, 200, 400), 2
+USUAL_ACCURACY, OUTLIER_ACCURACY = 0.85, 0.648  # with 20 annotators and 4 classes, a gap of −0.150
 PROBABILITY_BINS = (0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
 MIN_GOLD_LABELS = 5  # labels on gold items that an annotator needs for an accuracy
-GOLD_DATASETS = (
-    "barzan_ac2",
-    "bluebirds",
-    "face_sentiment",
-    "rte",
-    "snow_wsd",
-    "weather_sentiment_amt",
-    "zencrowd",
-)
+GOLD_DATASETS = "barzan_ac2 bluebirds face_sentiment rte snow_wsd weather_sentiment_amt zencrowd".split()
 
 
 # ---- planted crowds -----------------------------------------------------------------------------------
@@ -50,6 +55,13 @@ class PlantedCrowd:
     annotations: Annotations
     kind: NDArray[np.str_]  # (annotators,): "typical", "spam", "group" or "adversary"
     settings: dict[str, Any]
+
+
+def assigned(rng: np.random.Generator, N: int, each: int, per_item: int) -> tuple[Any, Any, int]:
+    """Assign items to annotators at random; return item and annotator of each label, and the items."""
+    annotator = np.concatenate([rng.permutation(N) for _ in range(each)])
+    item = np.arange(annotator.size) // per_item
+    return item, annotator, int(item[-1]) + 1
 
 
 def planted_crowd(
@@ -79,9 +91,7 @@ def planted_crowd(
     settings = {name: value for name, value in locals().items() if name != "seed"}
     rng = np.random.default_rng(seed)
     N, P = n_annotators, n_classes
-    annotator = np.concatenate([rng.permutation(N) for _ in range(labels_each)])
-    item = np.arange(annotator.size) // labels_per_item
-    M = int(item[-1]) + 1
+    item, annotator, M = assigned(rng, N, labels_each, labels_per_item)
     sizes = [round(share * N) for share in (spammers, group, adversaries)]
     kind = rng.permutation(np.repeat([SPAM, GROUP, ADVERSARY, TYPICAL], [*sizes, N - sum(sizes)]))
     shares = (1 - skew) / P + skew * (np.arange(P) == 0)
@@ -89,7 +99,7 @@ def planted_crowd(
     other = (truth + 1) % P
     seen = np.where((rng.random(M) < contested)[item] & (kind == GROUP)[annotator], other[item], truth[item])
     right = np.clip(rng.normal(accuracy, spread, size=N), 0.55, 0.98)[annotator]
-    wrong = (seen + rng.integers(1, P, size=item.size)) % P
+    wrong = other_class(rng, seen, P)
     label = np.where(rng.random(item.size) < right, seen, wrong)
     label = np.where((kind == ADVERSARY)[annotator], (label + 1) % P, label)
     spam = rng.integers(P, size=item.size)
@@ -101,8 +111,7 @@ def planted_crowd(
     elif strategy == "copy-cats":
         spam = rng.choice(P, size=M, p=shares)[item]
     label = np.where((kind == SPAM)[annotator], spam, label)
-    annotations = Annotations.from_arrays(item, annotator, label, classes=list(range(P)))
-    return PlantedCrowd(annotations, kind, settings)
+    return PlantedCrowd(crowd_labels(item, annotator, label, P), kind, settings)
 
 
 def random_crowd(seed: int) -> PlantedCrowd:
@@ -122,6 +131,54 @@ def random_crowd(seed: int) -> PlantedCrowd:
     )
 
 
+def plain_crowd(seed: int) -> Annotations:
+    """Simulate a crowd without groups; kinds cycle through ``PLAIN_KINDS``, sizes are random.
+
+    Annotators are right with a probability that their skill, or the item's, puts between chance and 1. Harsh
+    and lenient ones place items on a scale with an offset of their own; every other scale is ordered.
+    """
+    rng, kind = np.random.default_rng([11, seed]), PLAIN_KINDS[seed % len(PLAIN_KINDS)]
+    N = 3 if kind == THREE else int(rng.choice([8, 20, 60]))
+    each, per_item, P = (int(rng.choice(sizes)) for sizes in ([40, 100, 200], [3, 5, 8], [2, 3, 4]))
+    item, annotator, M = assigned(rng, N, each, min(per_item, N))
+    if kind == PROLIFIC:
+        item, annotator = np.append(item, np.arange(M)), np.append(annotator, np.zeros(M, int))
+    item, annotator = np.divmod(np.unique(item * N + annotator), N)  # once per item
+    if kind in (FIVE_GRADES, TWO_CLASSES):
+        cuts = np.arange(-1.5, 2) if kind == FIVE_GRADES else np.zeros(1)
+        value = rng.normal(0, 1, M)[item] + rng.normal(0, 0.6, N)[annotator] + rng.normal(0, 0.6, item.size)
+        is_scale = kind == FIVE_GRADES and seed // len(PLAIN_KINDS) % 2 == 0
+        return crowd_labels(item, annotator, np.searchsorted(cuts, value), len(cuts) + 1, is_scale)
+    first = 0.95 if kind == SKEW else 1 / P
+    truth = np.where(rng.random(M) < first, 0, rng.integers(1, P, M))[item]
+    skill = np.clip(rng.normal(0.65, 0.2, N), 0.2, 0.97) if kind == SKILL else np.full(N, 0.7)
+    if kind == POOR:
+        skill[0] = 0.35
+    above_chance = rng.beta(2, 1, M)[item] if kind == DIFFICULTY else skill[annotator]
+    right = rng.random(item.size) < (1 + (P - 1) * above_chance) / P
+    return crowd_labels(item, annotator, np.where(right, truth, other_class(rng, truth, P)), P)
+
+
+def crowd_with_outliers(seed: int, each: int, N: int = 20, P: int = 4) -> Annotations:
+    """Simulate a crowd in which the first annotators agree 15 points less with others than those do."""
+    rng = np.random.default_rng([13, seed])
+    item, annotator, M = assigned(rng, N, each, 5)
+    truth = rng.integers(P, size=M)[item]
+    right = rng.random(item.size) < np.where(annotator < OUTLIERS, OUTLIER_ACCURACY, USUAL_ACCURACY)
+    return crowd_labels(item, annotator, np.where(right, truth, other_class(rng, truth, P)), P)
+
+
+def other_class(rng: np.random.Generator, label: NDArray[Any], P: int) -> NDArray[Any]:
+    """Draw a different class for each label."""
+    return np.asarray((label + rng.integers(1, P, size=label.size)) % P)
+
+
+def crowd_labels(item: Any, annotator: Any, label: Any, P: int, is_scale: bool = False) -> Annotations:
+    """Return simulated labels of ``P`` classes, ordered if they form a scale."""
+    kind: LabelType = "ordinal" if is_scale else "nominal"
+    return Annotations.from_arrays(item, annotator, label, classes=range(P), label_type=kind)
+
+
 # ---- measuring ----------------------------------------------------------------------------------------
 
 
@@ -137,9 +194,56 @@ def planted_verdicts(seed: int) -> Values:
     return {
         "kind": crowd.kind.tolist(),
         "verdict": verdicts.verdict.tolist(),
+        "check": verdicts.check.tolist(),
         "probability": verdicts.spam_probability.tolist(),
         **{name: crowd.settings[name] for name in ("labels_each", "strategy")},
     }
+
+
+def plain_verdicts(seed: int) -> Values:
+    """Count the verdicts on a crowd without groups, and say whether groups are claimed."""
+    verdicts = short_verdicts(plain_crowd(seed))
+    return verdicts.counts() | {"groups": verdicts.groups is not None}
+
+
+def seed_verdicts(name: str | int, data: Path) -> Values:
+    """Return the verdicts of default fits with several seeds, and how often groups are claimed."""
+    if isinstance(name, int):
+        labels = planted_crowd(
+            200 + name, labels_each=SEED_LABELS[name], group=0.2, adversaries=0.05
+        ).annotations
+    else:
+        labels = ds.datasets.load(name) if name == "canteen" else read_dataset(data / name)
+    found = [annotator_verdicts(labels, ds.HPGM(seed=s, n_jobs=1).fit(labels)) for s in range(N_SEEDS)]
+    codes = [[VERDICTS.index(verdict) for verdict in verdicts.verdict] for verdicts in found]
+    groups = sum(verdicts.groups is not None for verdicts in found)
+    return {"verdicts": codes, "groups": groups, "words": found[0].in_words()}
+
+
+def group_values(seed: int, share: float, each: int, per_item: int) -> Values:
+    """Look for a planted group; ``z`` is that of the test of residuals with the true memberships."""
+    crowd = planted_crowd(
+        seed, labels_each=each, labels_per_item=per_item, spammers=0, group=share, contested=CONTESTED,
+        accuracy=USUAL_ACCURACY,
+    )  # fmt: skip
+    votes, member = Votes.of(crowd.annotations), crowd.kind == GROUP
+    known = _compare([Rows.of(votes, True).pair_sums(member.astype(int), "residual")])
+    assert known is not None
+    values = {"z": Z * known[1].value / (known[1].high - known[1].value)}
+    groups = find_groups(votes)
+    if groups is None:
+        return values | {"found": 0, "put": 0, "right": 0, "members": 0}
+    sides = [groups.group == g for g in ((0, 1) if share == 0.5 else (1,))]
+    put = max(sides, key=lambda side: float(member[side].mean()))
+    counts = {"put": int(put.sum()), "right": int((put & member).sum()), "members": int(member.sum())}
+    return values | {"found": 1} | counts
+
+
+def outlier_values(seed: int, each: int) -> Values:
+    """Count those named in a crowd with outliers, and the outliers among them."""
+    found = annotator_agreement(Votes.of(crowd_with_outliers(seed, each)))
+    named, gap = found.differs, float(found.gap[:OUTLIERS].mean())
+    return {"named": int(named.sum()), "right": int(named[:OUTLIERS].sum()), "gap": gap}
 
 
 def clean_verdicts(seed: int) -> Values:
@@ -154,13 +258,12 @@ def shuffled_labels(labels: Annotations, rng: np.random.Generator) -> Annotation
     by_annotator = np.argsort(labels.annotator, kind="stable")
     label = labels.label.copy()
     label[by_annotator] = labels.label[order]
-    return Annotations.from_arrays(labels.item, labels.annotator, label, classes=range(labels.n_classes))
+    return crowd_labels(labels.item, labels.annotator, label, labels.n_classes)
 
 
 def shuffled_annotators(labels: Annotations, rng: np.random.Generator) -> Annotations:
     """Shuffle the annotators among all labels."""
-    annotator = rng.permutation(labels.annotator)
-    return Annotations.from_arrays(labels.item, annotator, labels.label, classes=range(labels.n_classes))
+    return crowd_labels(labels.item, rng.permutation(labels.annotator), labels.label, labels.n_classes)
 
 
 Shuffle = Callable[[Annotations, np.random.Generator], Annotations]
@@ -200,58 +303,157 @@ def gold_verdicts(folder: Path) -> Values:
 
 # ---- the page -----------------------------------------------------------------------------------------
 
-PAGE = """# Calibration of verdicts on annotators
+Get = Callable[..., Values]  # a stored measurement, or a new one
+Part = tuple[str, list[str]]  # text, and lines of the table of targets
 
-Written by `python -m experiments.verdicts --crowds {n}` (dissensus {version}). The verdicts are explained in
-[annotators](../annotators.md). Fits are short here: {chains} chains of {sweeps} sweeps.
 
-## Planted crowds
+def goal(what: str, value: float, target: str, met: bool) -> str:
+    """Return the line of a figure and its target."""
+    return line(what, f"{value:.1%}" if "%" in target else f"{value:.3g}", target, yes(bool(met)))
 
-{n} crowds of 60 annotators with random settings: up to 30 % spammers; 2 to 6 classes, balanced or skewed;
-spammers that answer uniformly, by the class frequencies, with a constant class or as copy-cats; adversaries;
-groups of 5 to 50 % with a different view; 5 to 200 labels per annotator and 3 to 8 labels per item; mean
-accuracies of 0.7, 0.8 or 0.9.
 
-{calibration}
+def share(n: float, of: float) -> str:
+    """Format a share."""
+    return f"{n / of:.1%}" if of else "–"
 
-Of the {n_called} annotators called spam (probability at least 0.9), {precision:.1%} are spammers
-(at least 85 % required: {precise}).
 
-{by_labels}
-
-{by_strategy}
-
-Verdicts on annotators with at least fifty labels:
-
-{by_kind}
-
-## Crowds without spammers
-
-{n} crowds of `ds.simulate(seed=0…{last})` with default settings: {n_wrong} of {n_all} annotators are called
-spam ({wrong:.2%}; at most 1 % required: {clean}).
-
-## Controls
-
-{controls}
-"""
-REAL_CROWDS = """
-## Real crowds with gold labels
-
-The verdicts use the labels alone. The accuracy on gold labels is that of annotators with at least {min_gold}
-labels on gold items.
-
-{gold}
-
-Over all datasets, the accuracy of the {n_spam} annotators called spam is {ratio:.2f} times that of typical
-annotators (at most 0.6 required: {gold_met}).
-
-hs_brexit: {brexit}
-"""
+def totals(crowds: Sequence[Values], *names: str) -> list[int]:
+    """Return the sums of columns over crowds."""
+    return [int(sum(crowd[name] for crowd in crowds)) for name in names]
 
 
 def joined(crowds: Sequence[Values], name: str) -> NDArray[Any]:
     """Concatenate one column over crowds."""
     return np.concatenate([np.asarray(crowd[name]) for crowd in crowds])
+
+
+def plain_part(n: int, get: Get) -> Part:
+    """Measure crowds without groups."""
+    crowds = [get(f"plain {seed}", plain_verdicts, seed) for seed in range(n)]
+    kinds = {kind: crowds[i :: len(PLAIN_KINDS)] for i, kind in enumerate(PLAIN_KINDS)} | {"all": crowds}
+    lines = [line(kind, len(some), *totals(some, "groups", *VERDICTS)) for kind, some in kinds.items()]
+    counts = dict(zip(VERDICTS, totals(crowds, *VERDICTS), strict=True))
+    people, wrong = sum(counts.values()), counts[SPAM] + counts["systematic error"]
+    groups, minority = totals(crowds, "groups")[0] / n, counts["minority view"] / people
+    text = f"""## Crowds without groups
+
+{n} simulated crowds of 3 to 60 annotators, with 40 to 200 labels each, 3 to 8 labels per item and 2 to 5
+classes. Annotators differ in skill or habit, or items in difficulty, but nobody belongs to a group. Every
+other scale of five grades is declared as ordered. The columns of verdicts count people.
+
+{table(("crowds", "number", "groups claimed", *VERDICTS), lines)}
+"""
+    return text, [
+        goal("crowds without groups: groups claimed", groups, "≤ 2 %", groups <= 0.02),
+        goal("crowds without groups: people called minority view", minority, "≤ 1 %", minority <= 0.01),
+        goal("… called spam or systematic error", wrong / people, "≤ 0.5 %", wrong <= 0.005 * people),
+    ]
+
+
+def seeds_part(data: Path, get: Get) -> Part:
+    """Measure how far verdicts depend on the seed."""
+    lines, rows = [], list[list[float]]()
+    for name in SEED_SETS:
+        is_here = isinstance(name, int) or name == "canteen" or (data / name).is_dir()
+        if is_here:
+            values = get(f"seeds {name}", seed_verdicts, name, data)
+            verdict = np.array(values["verdicts"])  # (seeds, people)
+            counts = np.stack([(verdict == code).sum(axis=0) for code in range(len(VERDICTS))])
+            differ = (counts[np.array(VERDICTS) != "cannot tell"] > 0).sum(axis=0) > 1
+            top = counts.max(axis=0)
+            rows.append([len(top), differ.sum(), top.sum() / N_SEEDS, (top == N_SEEDS).sum()])
+            shares = [share(n, len(top)) for n in rows[-1][2:]]
+            title = f"planted, {SEED_LABELS[name]} labels each" if isinstance(name, int) else name
+            lines.append(
+                line(title, len(top), f"{values['groups']} of {N_SEEDS}", int(differ.sum()), *shares)
+            )
+    people, differ, usual, same = np.sum(rows, axis=0)
+    head = (
+        "labels",
+        "people",
+        "groups claimed",
+        "contradictions",
+        "most frequent verdict",
+        "always the same",
+    )
+    text = f"""## Ten seeds
+
+The same labels, fitted with {N_SEEDS} seeds and the default settings of `HPGM`. Two different verdicts on a
+person contradict each other unless one is "cannot tell". The last columns are the share of verdicts that are
+the person's most frequent one, and the share of people with the same verdict for all seeds.
+
+{table(head, lines)}
+"""
+    return text, [
+        goal("ten seeds: people with contradictory verdicts", differ, "0", differ == 0),
+        goal(
+            "ten seeds: the person's most frequent verdict", usual / people, "≥ 99 %", usual >= 0.99 * people
+        ),
+        goal(
+            "ten seeds: people with always the same verdict", same / people, "≥ 99 %", same >= 0.99 * people
+        ),
+    ]
+
+
+def groups_part(n: int, get: Get) -> Part:
+    """Measure how often planted groups are found."""
+    lines, every, short = [], list[Values](), list[str]()
+    for (each, per_item), of in itertools.product(GROUP_SIZES, GROUP_SHARES):
+        keys = (of, each, per_item)
+        crowds = [get(f"group {keys} {seed}", group_values, seed, *keys) for seed in range(n)]
+        every += crowds
+        found, put, right, members = totals(crowds, "found", "put", "right", "members")
+        limit = share(sum(crowd["z"] >= MIN_Z for crowd in crowds), n)
+        shares = share(found, n), share(right, put), share(right, members), limit
+        lines.append(line(each, per_item, f"{of:.0%}", *shares))
+        short += [f"{each} labels, {per_item} per item, {of:.0%}"] if found < 0.8 * n else []
+    head = ("labels each", "labels per item", "group", "found", "right", "members found", "known members")
+    found, put, right = totals(every, "found", "put", "right")
+    text = f"""## Planted groups
+
+Crowds of 60 annotators and four classes, {n} in each line, with accuracies of about {USUAL_ACCURACY} ± 0.07. A
+group of them sees another class on {CONTESTED:.0%} of the items. The columns are the share of groups found
+(by `find_groups`); of those put into the planted group, the share who are members; and, where a group was found,
+the share of members put into it. If the group is half of the crowd, either half may be called the group.
+
+The last column shows what the test allows: the share of crowds in which the residuals of the true groups differ
+by at least {MIN_Z} standard errors, as if nobody had to find the members.
+
+{table(head, lines)}
+
+Less than 80 % of the groups are found in {len(short)} of {len(lines)} lines: {"; ".join(short) or "none"}.
+"""
+    return text, [
+        goal("planted groups: found", found / len(every), "≥ 80 %", found >= 0.8 * len(every)),
+        goal(
+            "planted groups: people put into them who are members", right / put, "≥ 85 %", right >= 0.85 * put
+        ),
+    ]
+
+
+def outliers_part(n: int, get: Get) -> Part:
+    """Measure how often planted outliers are named."""
+    lines, every = [], list[Values]()
+    for each in OUTLIER_LABELS:
+        crowds = [get(f"outliers {each} {seed}", outlier_values, seed, each) for seed in range(n)]
+        every += crowds
+        named, right = totals(crowds, "named", "right")
+        gap = np.mean([crowd["gap"] for crowd in crowds])
+        lines.append(line(each, f"{gap:.3f}", share(right, OUTLIERS * n), share(right, named)))
+    named, right = totals(every, "named", "right")
+    outliers = OUTLIERS * len(every)
+    text = f"""## Planted outliers
+
+Crowds of 20 annotators and four classes, 5 labels per item, {n} in each line. Two annotators agree with the
+others 15 points less than two others do on the same items (expected value). Those named on the first line
+agree clearly less than the others; a gap below {MIN_GAP:.0%} is never clear.
+
+{table(("labels each", "mean gap", "outliers named", "named who are outliers"), lines)}
+"""
+    return text, [
+        goal("planted outliers: named", right / outliers, "≥ 95 %", right >= 0.95 * outliers),
+        goal("people named who are planted outliers", right / named, "≥ 97 %", right >= 0.97 * named),
+    ]
 
 
 def calibration_table(crowds: Sequence[Values]) -> str:
@@ -268,99 +470,117 @@ def calibration_table(crowds: Sequence[Values]) -> str:
 
 def recall_table(crowds: Sequence[Values], setting: str, values: Sequence[Any]) -> str:
     """Tabulate how often spammers and other annotators are called spam, by a setting of the crowd."""
-
-    def share(mask: NDArray[np.bool_]) -> str:
-        return f"{mask.mean():.0%}" if mask.size else "–"
-
     lines = []
     for value in values:
         subset = [crowd for crowd in crowds if crowd[setting] == value]
-        is_spam, verdict = joined(subset, "kind") == SPAM, joined(subset, "verdict")
-        cells = [
-            share(verdict[side] == name) for side in (is_spam, ~is_spam) for name in (SPAM, "too few labels")
-        ]
-        lines.append(line(value, int(is_spam.sum()), *cells))
-    head = (setting.replace("_", " "), "spammers", "called spam", "too few labels")
-    return table((*head, "others called spam", "too few labels"), lines)
+        if subset:
+            is_spam, verdict = joined(subset, "kind") == SPAM, joined(subset, "verdict")
+            sides = [verdict[side] for side in (is_spam, ~is_spam)]
+            cells = [share(np.sum(side == v), len(side)) for side in sides for v in (SPAM, "cannot tell")]
+            lines.append(line(value, int(is_spam.sum()), *cells))
+    head = (setting.replace("_", " "), "spammers", "called spam", "cannot tell")
+    return table((*head, "others called spam", "cannot tell"), lines)
 
 
 def kind_table(crowds: Sequence[Values]) -> str:
-    """Tabulate verdicts by planted kind, for annotators with at least fifty labels."""
-    subset = [crowd for crowd in crowds if crowd["labels_each"] >= 50]
-    kind, verdict = joined(subset, "kind"), joined(subset, "verdict")
+    """Tabulate verdicts by planted kind, and those named first."""
+    kind, verdict, check = (joined(crowds, name) for name in ("kind", "verdict", "check"))
     lines = [
-        line(name, *(int(((kind == name) & (verdict == column)).sum()) for column in VERDICTS))
-        for name in np.unique(kind)
+        line(k, *(int(((kind == k) & (verdict == v)).sum()) for v in VERDICTS), int(check[kind == k].sum()))
+        for k in np.unique(kind)
     ]
-    return table(("planted as", *VERDICTS), lines)
+    return table(("planted as", *VERDICTS, "named"), lines)
 
 
-def real_crowds(data: Path, measurements: Measurements) -> str:
-    """Return the part of the page on real crowds."""
-    lines, spam, typical = [], list[float](), list[float]()
+def spam_part(n: int, get: Get) -> Part:
+    """Measure planted spammers, crowds without spammers, and controls."""
+    crowds = [get(f"planted {seed}", planted_verdicts, seed) for seed in range(n)]
+    clean = [get(f"clean {seed}", clean_verdicts, seed) for seed in range(n)]
+    called, is_spam = joined(crowds, "verdict") == SPAM, joined(crowds, "kind") == SPAM
+    wrong, people = totals(clean, SPAM, "annotators")
+    right, wrong_share = is_spam[called].mean(), wrong / people
+    k = max(1, n // 5)
+    controls = {name: get(f"control {name} {k}", control_verdicts, name, k) for name in CONTROLS}
+    control_lines = [line(name, *(counts[v] for v in VERDICTS)) for name, counts in controls.items()]
+    text = f"""## Planted spammers
+
+{n} crowds of 60 annotators with random settings: up to 30 % spammers; 2 to 6 classes, balanced or skewed;
+spammers that answer uniformly, by the class frequencies, with a constant class or as copy-cats; adversaries;
+groups of 5 to 50 % with a different view; 5 to 200 labels per annotator and 3 to 8 labels per item; mean
+accuracies of 0.7, 0.8 or 0.9.
+
+{calibration_table(crowds)}
+
+{recall_table(crowds, "labels_each", LABELS_EACH)}
+
+{recall_table(crowds, "strategy", STRATEGIES)}
+
+Verdicts on annotators with at least fifty labels, and how many are named on the first line:
+
+{kind_table([crowd for crowd in crowds if crowd["labels_each"] >= 50])}
+
+Crowds without spammers are {n} of `ds.simulate` with default settings.
+
+## Controls
+
+Verdicts on people in {k} planted crowds each.
+
+{table(("control", *VERDICTS), control_lines)}
+"""
+    return text, [
+        goal("people called spam who are planted spammers", right, "≥ 85 %", right >= 0.85),
+        goal("crowds without spammers: people called spam", wrong_share, "≤ 1 %", wrong_share <= 0.01),
+    ]
+
+
+def gold_part(data: Path, get: Get) -> Part:
+    """Measure the accuracy of real annotators on gold labels, by verdict."""
+    lines, every = [], dict[str, list[float]]({SPAM: [], TYPICAL: []})
     for name in GOLD_DATASETS:
-        values = measurements.get(f"gold {name}", gold_verdicts, data / name)
+        values = get(f"gold {name}", gold_verdicts, data / name)
         pairs = list(zip(values["verdict"], values["accuracy"], strict=True))
-        sides = [
-            [accuracy for verdict, accuracy in pairs if verdict == side and accuracy is not None]
-            for side in (SPAM, TYPICAL)
-        ]
-        means = [f"{np.mean(side):.2f}" if side else "–" for side in sides]
-        lines.append(line(name, len(pairs), *map(len, sides), *means))
-        spam += sides[0]
-        typical += sides[1]
-    ratio = float(np.mean(spam) / np.mean(typical))
+        sides = {v: [right for verdict, right in pairs if verdict == v and right is not None] for v in every}
+        means = [f"{np.mean(side):.2f}" if side else "–" for side in sides.values()]
+        lines.append(line(name, len(pairs), *map(len, sides.values()), *means))
+        for verdict, side in sides.items():
+            every[verdict] += side
+    ratio = float(np.mean(every[SPAM]) / np.mean(every[TYPICAL]))
     head = ("dataset", "annotators", "called spam", "typical", "accuracy of spam", "accuracy of typical")
-    brexit = short_verdicts(read_dataset(data / "hs_brexit"))
-    return REAL_CROWDS.format(
-        min_gold=MIN_GOLD_LABELS,
-        gold=table(head, lines),
-        n_spam=len(spam),
-        ratio=ratio,
-        gold_met=yes(ratio <= 0.6),
-        brexit=f"{brexit.in_words()}; {brexit!r}.",
-    )
+    text = f"""## Real crowds with gold labels
+
+The verdicts use the labels alone. The accuracy on gold labels is that of annotators with at least
+{MIN_GOLD_LABELS} labels on gold items.
+
+{table(head, lines)}
+"""
+    what = f"accuracy of the {len(every[SPAM])} real people called spam, over that of typical ones"
+    return text, [goal(what, ratio, "≤ 0.5", ratio <= 0.5)]
 
 
 def page(data: Path, n: int, measurements: Measurements) -> str:
-    """Return the page; without data, the part on real crowds is left out."""
-    crowds = [measurements.get(f"planted {seed}", planted_verdicts, seed) for seed in range(n)]
-    clean = [measurements.get(f"clean {seed}", clean_verdicts, seed) for seed in range(n)]
-    controls = {
-        name: measurements.get(f"control {name} {n}", control_verdicts, name, max(1, n // 16))
-        for name in CONTROLS
-    }
-    called, is_spam = joined(crowds, "verdict") == SPAM, joined(crowds, "kind") == SPAM
-    n_all, n_wrong = (sum(crowd[name] for crowd in clean) for name in ("annotators", "spam"))
-    text = PAGE.format(
-        n=n,
-        last=n - 1,
-        version=__version__,
-        chains=SHORT_FIT["n_chains"],
-        sweeps=SHORT_FIT["n_sweeps"],
-        calibration=calibration_table(crowds),
-        n_called=int(called.sum()),
-        precision=is_spam[called].mean(),
-        precise=yes(is_spam[called].mean() >= 0.85),
-        by_labels=recall_table(crowds, "labels_each", LABELS_EACH),
-        by_strategy=recall_table(crowds, "strategy", STRATEGIES),
-        by_kind=kind_table(crowds),
-        n_all=n_all,
-        n_wrong=n_wrong,
-        wrong=n_wrong / n_all,
-        clean=yes(n_wrong <= 0.01 * n_all),
-        controls=table(
-            ("control", *VERDICTS),
-            [line(name, *(counts[v] for v in VERDICTS)) for name, counts in controls.items()],
-        ),
-    )
-    return text + (real_crowds(data, measurements) if (data / GOLD_DATASETS[0]).is_dir() else "")
+    """Return the page; without data, the parts on real crowds are left out."""
+    get, tenth = measurements.get, max(1, n // 10)
+    parts = [plain_part(n, get), seeds_part(data, get), groups_part(tenth, get), outliers_part(tenth, get)]
+    parts.append(spam_part(max(1, n // 4), get))
+    if (data / GOLD_DATASETS[0]).is_dir():
+        parts.append(gold_part(data, get))
+    goals = [each for _, goals in parts for each in goals]
+    text = f"""# Measured: verdicts on annotators
+
+Written by `python -m experiments.verdicts --crowds {n}` (dissensus {__version__}). The verdicts are explained
+in [annotators](../annotators.md). Except for the ten seeds, fits are short: {SHORT_FIT["n_chains"]} chains
+of {SHORT_FIT["n_sweeps"]} sweeps.
+
+{table(("figure", "measured", "target", "met"), goals)}
+
+"""
+    return text + "\n".join(part for part, _ in parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and write the page."""
-    parser = page_parser("experiments.verdicts", "Calibration of verdicts on annotators")
-    parser.add_argument("--crowds", type=int, default=N_CROWDS, help="crowds, planted and without spammers")
+    parser = page_parser("experiments.verdicts", "Verdicts on annotators")
+    parser.add_argument("--crowds", type=int, default=N_CROWDS, help="crowds without groups; scales the rest")
     options = parser.parse_args(arguments)
     write_page(options.output, page(options.data, options.crowds, Measurements(options.finished)))
 
