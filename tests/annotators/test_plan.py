@@ -101,12 +101,12 @@ def test_items_get_at_most_one_label_per_eligible_person():
         assert left(labels, verdicts).tolist() == [0, 1, 2]
 
 
-def test_views_of_similar_weight_take_turns():
+def test_groups_take_turns():
     verdicts = SimpleNamespace(
-        annotator=np.array(list("abcdef")), view=np.array([0, 0, 0, 1, 1, -1]),
+        annotator=np.array(list("abcdef")), group=np.array([0, 0, 0, 1, 1, -1]),
         information=np.array([0.9, 0.8, 0.7, 0.2, 0.1, 0.0]),
     )  # fmt: skip
-    for verdicts.n_equal, order in ((2, "adbec"), (1, "abcde")):
+    for verdicts.groups, order in ((object(), "adbec"), (None, "abcde")):
         assert "".join(annotators_to_ask(verdicts, np.arange(6) < 5)) == order
 
 

@@ -1,8 +1,9 @@
-"""Verdicts: evidence by enumeration, views by hand, and crowds with planted spammers."""
+"""Verdicts: evidence by enumeration, decisions by hand, and crowds with planted spammers."""
 
 import itertools
 from dataclasses import replace
 from math import comb
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +17,9 @@ from dissensus.annotators.evidence import (
     mutual_information,
     predicted_share,
 )
-from dissensus.annotators.verdicts import decide_verdicts, views_in_draw, zero_inflated_quantile
+from dissensus.annotators.verdicts import decide_verdicts, rule_probability, zero_inflated_quantile
 from dissensus.errors import DataError, ParameterError
-from dissensus.models.hpgm.posterior import Draws
+from dissensus.evaluate.group_agreement import Votes, annotator_agreement
 from experiments.verdicts import SPAM, planted_crowd
 from tests.helpers.sizes import usually
 
@@ -108,81 +109,80 @@ def test_predicted_share_by_hand():
 def test_single_labels_are_too_few():
     labels = ds.Annotations.from_arrays(["i", "i", "j"], ["a", "b", "a"], ["x", "y", "x"])
     result = ds.annotator_verdicts(labels, ds.HPGM(**QUICK).fit(labels))
-    assert set(result.verdict) == {"too few labels"}
+    assert set(result.verdict) == {"cannot tell"}
 
 
-# ---- views --------------------------------------------------------------------------------------------
+# ---- decisions ----------------------------------------------------------------------------------------
 
-
-def drawn(z, theta, M=12):
-    """Return one draw with known item clusters, annotator clusters ``z`` and answers ``theta`` (K, L, P)."""
-    K, L, P = theta.shape
-    N = len(z)
-    beliefs = np.eye(K)[np.arange(M) % K][None].astype(np.float32)
-    matrices = theta.transpose(1, 2, 0)[z][None].astype(np.float32)
-    return Draws(
-        beliefs, np.full((1, M, P), 1 / P, np.float32), matrices, np.full((1, N, K), 50.0, np.float32),
-        theta.mean(axis=1)[None], theta.mean(axis=1)[None], theta[None], theta.mean(axis=1)[None],
-        np.full((1, K), 1 / K), np.full((1, L), 1 / L), np.array([z], np.int32), np.array([[9.0, 9.0, 0.0]]),
-    )  # fmt: skip
-
-
-A, B, C = (0.9, 0.05, 0.05), (0.05, 0.9, 0.05), (0.05, 0.05, 0.9)
-CROWD, OTHER, TURNED, SPAMMY = (A, B, C, C), (A, B, C, A), (B, C, A, A), ((0.34, 0.33, 0.33),) * 4
-
-
-def sides(*groups):
-    """Return the views of groups given as (size, answers to four kinds of items)."""
-    z = np.repeat(np.arange(len(groups)), [n for n, _ in groups])
-    theta = np.array([answers for _, answers in groups]).transpose(1, 0, 2)
-    N = len(z)
-    return views_in_draw(drawn(z, theta), 0, np.full(N, 1 / N), np.full(N, 100))
-
-
-def test_views_by_hand():
-    small = sides((8, CROWD), (2, OTHER))
-    assert small.minority().tolist() == [False] * 8 + [True] * 2
-    assert small.differ == pytest.approx([0.0, 0.25])
-    assert (~small.small).sum() == 1
-    equal = sides((5, CROWD), (4, OTHER))
-    assert not equal.minority().any()
-    assert (~equal.small).sum() == 2
-    # single annotators, and a few who contradict the crowd, err
-    assert sides((8, CROWD), (1, OTHER)).error().tolist() == [False] * 8 + [True]
-    few = sides((20, CROWD), (2, TURNED))
-    assert few.error()[-2:].all()
-    assert not few.minority().any()
-    assert sides((20, CROWD), (6, TURNED)).minority()[-6:].all()
-    # similar clusters are one view
-    merged = sides((6, CROWD), (4, ((0.8, 0.15, 0.05), B, C, C)), (3, SPAMMY))
-    assert merged.view.tolist() == [0] * 10 + [-1] * 3
-    assert len(merged.weight) == 1
-
-
-TYPICAL, MINORITY, ERROR, SPAM_VERDICT, FEW = verdicts.VERDICTS
+TYPICAL, MINORITY, ERROR, SPAM_VERDICT, DIFFERS, UNDECIDED = verdicts.VERDICTS
 
 
 @pytest.mark.parametrize(
-    ("spam", "even", "minority", "error", "verdict", "probability"),
+    ("spam", "minority", "error", "depends", "differs", "verdict", "probability"),
     [
-        (0.95, 0.99, 0, 0, SPAM_VERDICT, 0.95),
-        (0.3, 0.6, 0.6, 0, FEW, np.nan),
-        (0.01, 0.05, 0.8, 0, MINORITY, 0.8),
-        (0.01, 0.05, 0, 0.9, ERROR, 0.9),
-        (0, 0, 0.1, 0, TYPICAL, 0.9),
-        (0, 0, 0.58, 0.02, MINORITY, 0.58),  # the likelier of typical and minority view
-        (0, 0, 0.42, 0, TYPICAL, 0.58),
-        (0, 0, 0.3, 0.7, ERROR, 0.7),  # a systematic error is likely by itself
-        (0.03, 0.3, 0, 0.95, ERROR, 0.95),  # a sure error needs no further labels
-        (0.03, 0.3, 0, 0.8, FEW, np.nan),
-        (0.3, 0.8, 0, 0.95, FEW, np.nan),
+        (0.95, 0, 0, True, True, SPAM_VERDICT, 0.95),
+        (0.85, 0, 0, True, True, UNDECIDED, np.nan),
+        (0.05, 0, 0, False, False, UNDECIDED, np.nan),
+        (0.01, 0.92, 0, True, True, MINORITY, 0.92),
+        (0.01, 0.8, 0, True, False, UNDECIDED, np.nan),  # a minority view needs 0.9
+        (0.01, 0.4, 0, True, False, TYPICAL, 0.59),
+        (0.01, 0, 0.95, True, True, ERROR, 0.95),
+        (0.01, 0, 0.95, False, True, ERROR, 0.95),  # exchanged classes agree less than by chance
+        (0.01, 0, 0.7, True, True, DIFFERS, np.nan),  # a systematic error needs 0.9
+        (0, 0, 0, True, False, TYPICAL, 1.0),
     ],
 )
-def test_verdicts_by_probability(spam, even, minority, error, verdict, probability):
-    columns = (np.array([value], dtype=float) for value in (spam, even, minority, error))
-    decided, chance = decide_verdicts(*columns)
+def test_verdicts_by_probability(spam, minority, error, depends, differs, verdict, probability):
+    agreement = SimpleNamespace(depends=np.array([depends]), differs=np.array([differs]))
+    columns = (np.array([value], dtype=float) for value in (spam, minority, error))
+    decided, chance = decide_verdicts(*columns, agreement)
     assert decided[0] == verdict
     np.testing.assert_allclose(chance, probability)
+
+
+def answers_of(*rules, n_items=80, P=4):
+    """Return the votes of four right annotators, and of one for each rule, a function of the true class."""
+    truth = np.arange(n_items) % P
+    columns = [truth] * 4 + [np.array([rule(t) for t in truth]) for rule in rules]
+    item, annotator = (codes.ravel() for codes in np.indices((n_items, len(columns))))
+    labels = np.stack(columns, axis=1).ravel()
+    return Votes.of(ds.Annotations.from_arrays(item, annotator, labels, classes=range(P)))
+
+
+def test_rules_exchange_classes():
+    swapped, turned, merged = {0: 1, 1: 0}, {0: 1, 1: 2, 2: 3, 3: 0}, {0: 1}
+    votes = answers_of(*(lambda t, rule=rule: rule.get(t, t) for rule in (swapped, turned, merged)))
+    chances = rule_probability(votes, is_scale=False)
+    assert (chances[:4] == 0).all()
+    assert (chances[4:6] > 0.9).all()
+    assert chances[6] == 0  # one class for two is a bias
+    # by hand: of the items that the others call 0 or 1, all 40 are exchanged: P(Beta(41, 1) > ½) = 1 − ½^41
+    even = 1 - 0.5**41
+    assert chances[4] == pytest.approx(0.02 * even / (0.02 * even + 0.98 * (1 - even)), rel=1e-12)
+    # neighbouring grades are exchanged by harsh and lenient annotators; a reversed scale is an error
+    votes = answers_of(lambda t: swapped.get(t, t), lambda t: 3 - t)
+    scale = rule_probability(votes, is_scale=True)
+    assert scale[4] == 0
+    assert scale[5] > 0.9
+    few = rule_probability(answers_of(lambda t: swapped.get(t, t), n_items=8), is_scale=False)
+    assert few[4] < 0.9  # 4 items are not enough
+
+
+def test_who_differs_is_tested_over_items_and_annotators():
+    """One of twelve annotators is right on 60 % of the items, the others on 90 %; then all are alike."""
+    rng = np.random.default_rng(1)
+    named = np.zeros(12)
+    for crowd, accuracy in enumerate([0.6] + 40 * [0.9]):
+        right = rng.random((150, 12)) < np.where(np.arange(12) == 3, accuracy, 0.9)
+        item, annotator = (codes.ravel() for codes in np.indices(right.shape))
+        truth = item % 3
+        labels = np.where(right.ravel(), truth, (truth + rng.integers(1, 3, truth.size)) % 3)
+        agreement = annotator_agreement(Votes.of(ds.Annotations.from_arrays(item, annotator, labels)))
+        if not crowd:
+            assert np.flatnonzero(agreement.differs).tolist() == [3]
+        else:
+            named += agreement.differs
+    assert named.sum() == 0
 
 
 def test_zero_inflated_quantiles():
@@ -228,7 +228,11 @@ def test_spammers_and_adversaries_are_found(crowd, fitted):
     assert (result.verdict[crowd.kind == "adversary"] == "systematic error").all()
     assert (result.verdict[crowd.kind == "typical"] == "typical").mean() > 0.95
     assert result.probability[result.verdict == "spam"].min() >= 0.9
-    assert result.in_words() == "one view is by far the largest"
+    assert result.groups is None
+    assert result.in_words().startswith("Talk to")
+    assert result.in_words().endswith("The labels show no groups of annotators who answer differently.")
+    assert not result.differs[crowd.kind == "typical"].any()
+    assert result.check[np.isin(result.verdict, ["spam", "systematic error"])].all()
     frame = result.to_frame()
     assert list(frame["annotator"]) == list(crowd.annotations.annotators)
     assert (frame["information_low"] <= frame["information_high"]).all()
@@ -243,7 +247,8 @@ def test_shuffled_labels_are_spam_or_too_few(crowd):
         label[rows] = rng.permutation(label[rows])
     shuffled = ds.Annotations.from_arrays(labels.item, labels.annotator, label)
     result = ds.annotator_verdicts(shuffled, ds.HPGM().fit(shuffled))
-    assert set(result.verdict) <= {"spam", "too few labels"}
+    assert set(result.verdict) <= {"spam", "cannot tell"}
+    assert result.groups is None
 
 
 @pytest.mark.slow
@@ -260,6 +265,9 @@ def test_gold_labels_reveal_errors(crowd):
     wrong = verdicts.gold_error_probability(replace(labels, gold=gold), labels.n_annotators)
     assert (wrong[crowd.kind == "adversary"] > 0.9).all()
     assert (wrong[crowd.kind == "typical"] < 0.1).all()
+    # with a right answer, nobody has a minority view
+    result = verdicts.compute_verdicts(ds.HPGM(**QUICK).fit(labels), replace(labels, gold=gold))
+    assert (result.minority_probability == 0).all()
     # 3 of 10 right, usual 0.8: P(Beta(4, 8) < 0.4) = P(Binomial(11, 0.4) ≥ 4)
     terms = [comb(11, k) * 0.4**k * 0.6 ** (11 - k) for k in range(4, 12)]
     assert float(verdicts.betainc(4, 8, 0.4)) == pytest.approx(sum(terms), rel=1e-9)
@@ -273,12 +281,15 @@ def test_verdicts_need_posterior_draws(crowd):
 
 
 @pytest.mark.data
-def test_two_views_in_hs_brexit(data_dir):
+def test_two_groups_in_hs_brexit(data_dir):
     labels = ds.read_annotations(data_dir / "hs_brexit" / "annotations.csv")
     result = ds.annotator_verdicts(labels, ds.HPGM(n_chains=2, n_sweeps=150, n_jobs=1).fit(labels))
     assert set(result.verdict) == {"typical"}
-    assert result.in_words().startswith("two views with similar shares of the labels (3 and 3 annotators)")
-    assert not any(str(name) in result.in_words() for name in result.annotator)  # pages may be anonymous
+    assert [np.flatnonzero(result.group == g).tolist() for g in range(2)] in (
+        [[0, 1, 2], [3, 4, 5]],
+        [[3, 4, 5], [0, 1, 2]],
+    )
+    assert "two groups that answer differently (3 and 3 annotators)" in result.in_words()
 
 
 @pytest.mark.slow

@@ -62,6 +62,15 @@ class Checker:
         for answers in self.answers.values():
             for answer in answers.values():
                 answer /= answer.sum()
+        self.by_item: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for row in self.rows:
+            self.by_item[row[0]].append(row)
+        if self.ordinal:
+            self.values = np.array(
+                [float(name) for name in self.names]
+                if all(name.replace(".", "", 1).isdigit() for name in self.names)
+                else range(len(self.names))
+            )
         self.load = Counter(n for _, n, _ in self.rows)
         self.standings = self._standings()
         shared = [row for row in self.standings.values() if row["n"]]
@@ -86,6 +95,19 @@ class Checker:
             chance = mine.mean(axis=0) @ theirs.mean(axis=0)
             standings[code] = {"n": n, "agreement": matches.mean(), "chance": chance}
             standings[code] |= {"error": errors[0], "excess_error": errors[1]}
+        for answers in self.answers.values():
+            for code in answers if len(answers) > 2 else ():
+                others = [answer for n, answer in answers.items() if n != code]
+                pairs_ = [float(a @ b) for a, b in combinations(others, 2)]
+                agreed = float(answers[code] @ np.mean(others, axis=0))
+                standings[code].setdefault("rows", []).append((agreed, sum(pairs_) / len(pairs_)))
+        for row in standings.values():
+            usual = np.array(row.pop("rows", [])).reshape(-1, 2)
+            row["n_usual"] = n = len(usual)
+            if n:
+                gaps = usual[:, 0] - usual[:, 1]
+                error = math.sqrt(((gaps - gaps.mean()) ** 2).sum() / max(n - 1, 1) / n)
+                row |= {"usual": usual[:, 1].mean(), "gap": gaps.mean(), "gap_error": error}
         return standings
 
     def pairs(self, side: set[int], other: set[int]) -> float:
@@ -156,10 +178,6 @@ class Checker:
     def check_evidence(self, about: Any) -> None:
         assert self.text == "; ".join(part.replace("\u00a0", " ") for part in about["parts"])
 
-    def check_member(self, about: Any) -> None:
-        (n,) = self.parsed(rf"(?:one of |A smaller view: )?{NUMBER} annotators.*")
-        assert whole(n) == len(about["parts"][0].about["members"])
-
     def check_finding(self, about: Any) -> None:
         reasons = (
             "not enough evidence for a verdict",
@@ -167,14 +185,66 @@ class Checker:
         )
         assert self.text in reasons
 
-    def check_views(self, about: Any) -> None:
-        sizes = r"[\d,]+(?:, [\d,]+)*? and [\d,]+"
-        self.parsed(
-            rf"(?:[Tt]wo|[Tt]hree|\d+) views with similar shares of the labels \({sizes} annotators\).*"
-        )
+    def cross_fitted(self, groups: Any) -> tuple[list[list[float]], list[tuple[Answer, Answer]]]:
+        """Return [agreed, pairs] within each group and across, and both groups' votes by item.
+
+        Members are those found without the item's half of the items.
+        """
+        sums, votes = [[0.0, 0.0] for _ in range(3)], []
+        for m, answers in self.answers.items():
+            members = groups.by_half[groups.half[m]]
+            for a, b in combinations(answers, 2):
+                g, k = members[a], members[b]
+                if min(g, k) >= 0:
+                    kind = g if g == k else 2
+                    sums[kind][0] += float(answers[a] @ answers[b])
+                    sums[kind][1] += 1
+            sides = [{n for n in answers if members[n] == g} for g in range(2)]
+            if all(sides):
+                votes.append(tuple(self.votes(m, side) for side in sides))
+        return sums, votes
 
     def check_groups(self, about: Any) -> None:
-        self.parsed(r"The annotators form \d+ groups that answer differently\. .*")
+        first, second, _, small, large, across, points, low, high, _, habit = self.parsed(
+            rf"The annotators form two groups that answer differently \({NUMBER} and {NUMBER} annotators"
+            rf"(, {NUMBER[1:-1]} in neither)?\)\. Counted on items not used to find them, two members of the "
+            rf"smaller group agree on {SHARE} of shared items, two of the larger on {SHARE}, and members of "
+            rf"different groups on {SHARE} \(mean difference (\d+) points, 95 % interval (\d+) to (\d+)\)\."
+            rf"(?: On {NUMBER} items? that both groups labelled, (.*)\.)? Analyse .*"
+        )
+        groups = about["groups"]
+        assert (whole(first), whole(second)) == ((groups.group == 0).sum(), (groups.group == 1).sum())
+        sums, votes = self.cross_fitted(groups)
+        shares = [agreed / pairs for agreed, pairs in sums]
+        for text, share in zip((large, small, across), shares, strict=True):
+            self.share(text, share)
+        gap = (shares[0] + shares[1]) / 2 - shares[2]
+        assert abs(gap - int(points) / 100) <= 0.005 + 1e-9
+        assert 0 < int(low) / 100 <= gap + 0.005
+        assert gap <= int(high) / 100 + 0.005
+        assert min(shares[:2]) > shares[2]
+        for name, word, mine, theirs in re.findall(
+            rf"{NAME} (more|less) often: {SHARE} against {SHARE}", habit or ""
+        ):
+            p = self.names.index(name)
+            means = [np.mean([pair[g][p] / pair[g].sum() for pair in votes]) for g in range(2)]
+            self.share(mine, means[1])
+            self.share(theirs, means[0])
+            assert (means[1] > means[0]) == (word == "more")
+
+    def check_contrast(self, about: Any) -> None:
+        differ, n, how, mine, theirs, largest = self.parsed(
+            rf"The most frequent answers of the groups differ on {NUMBER} of {NUMBER} shared items?, "
+            rf"(mostly|most often) {NAME} in the smaller group and {NAME} in the larger \({NUMBER} items?\)\."
+        )
+        _, votes = self.cross_fitted(about["groups"])
+        table = Counter((most(pair[1]), most(pair[0])) for pair in votes)
+        table = Counter({pair: k for pair, k in table.items() if None not in pair})
+        different = {pair: k for pair, k in table.items() if pair[0] != pair[1]}
+        assert (whole(n), whole(differ)) == (table.total(), sum(different.values()))
+        assert different[self.names.index(mine), self.names.index(theirs)] == whole(largest)
+        assert whole(largest) == max(different.values())
+        assert how == "most often" or 2 * whole(largest) >= whole(differ)
 
     def check_agreement(self, about: Any) -> None:
         words, alpha, _, low, high, agreed, advice = self.parsed(
@@ -231,24 +301,19 @@ class Checker:
         assert (whole(parts), whole(largest)) == (len(sizes), max(sizes.values()))
 
     def check_check(self, about: Any) -> None:
-        n, share, points, inside = self.parsed(
-            rf"Check {NUMBER} annotators? \({SHARE} of the labels\): .*\. The others agree with "
-            r"(?:them|this annotator) (\d+) percentage points less often than with one another\. "
+        n, share, listing = self.parsed(
+            rf"Talk to {NUMBER} annotators? first \({SHARE} of the labels\): (.*)\. "
             r"Read the evidence before you exclude anyone\."
-            r"(?: (\d+|All) of them are in group \w+ \(see Groups in the report\), "
-            r"which may hold a minority view\.)?"
         )
-        side = set(about["annotators"].tolist())
-        assert whole(n) == len(side)
-        assert (inside is None) == (about["group"] is None)
-        if inside:
-            n_inside = len(side) if inside == "All" else whole(inside)
-            assert n_inside == len(side & set(about["group"].tolist())) > len(side) / 2
-        self.share(share, sum(self.load[code] for code in side) / len(self.rows))
-        others = self.people - side
-        gap = self.pairs(others, others) - self.pairs(side, others)
-        assert gap > 0
-        assert abs(gap - int(points) / 100) <= 0.005 + 1e-9
+        codes = about["annotators"].tolist()
+        assert whole(n) == len(codes)
+        self.share(share, sum(self.load[code] for code in codes) / len(self.rows))
+        facts = re.findall(rf"agrees on {SHARE}, others on {SHARE} of the same items", listing)
+        assert len(facts) == sum(self.standings[code].get("n_usual", 0) > 0 for code in codes[:5])
+        for code, (agreed, usual) in zip(codes, facts, strict=False):
+            row = self.standings[code]
+            self.share(agreed, row["usual"] + row["gap"])
+            self.share(usual, row["usual"])
 
     def check_adjudicate(self, about: Any) -> None:
         (n,) = self.parsed(
@@ -348,22 +413,6 @@ class Checker:
             if second:
                 self.share(second, labels[self.names.index(other)] / labels.total())
 
-    def check_view(self, about: Any) -> None:
-        differ, n, how, mine, theirs, largest = self.parsed(
-            rf"answers? differently from the others on {NUMBER} of {NUMBER} shared items?, "
-            rf"(mostly|most often) {NAME} instead of {NAME} \({NUMBER} items?\)"
-        )
-        side = set(about["members"].tolist())
-        answers = [(most(self.votes(m, side)), most(self.votes(m, self.people - side))) for m in self.answers]
-        table = Counter(pair for pair in answers if None not in pair)
-        different = {pair: k for pair, k in table.items() if pair[0] != pair[1]}
-        assert (whole(n), whole(differ)) == (table.total(), sum(different.values()))
-        key = self.names.index(mine), self.names.index(theirs)
-        assert different[key] == whole(largest) == max(different.values())
-        if how == "mostly":
-            assert 2 * whole(largest) >= whole(differ)
-        assert self.pairs(side, side) > self.pairs(side, self.people - side)
-
     def check_group(self, about: Any) -> None:
         habits, within, between = self.parsed(
             r"(?:On items that other annotators labelled too, this group chooses (.*) than they do\. )?Its "
@@ -388,32 +437,60 @@ class Checker:
             self.share(second, usual[p] / mine.sum())
             assert (mine[p] > usual[p]) == (word == "more")
 
-    def check_contrast(self, about: Any) -> None:
-        n, name, first, second = self.parsed(
-            rf"Groups \w+ and \w+ both labelled {NUMBER} similar items? "
-            r"\((?:item cluster \d+|true class ‘.*?’)\)\. "
-            rf"On these, {NAME} is {SHARE} of the labels of \w+ and {SHARE} of those of \w+\."
-        )
-        sides = [set(side.tolist()) for side in about["groups"]]
-        votes = [[self.votes(m, side) for side in sides] for m in about["items"].tolist()]
-        both = [pair for pair in votes if pair[0].any() and pair[1].any()]
-        assert len(both) == whole(n)
-        shares = [sums[self.names.index(name)] / sums.sum() for sums in np.sum(both, axis=0)]
-        self.share(first, shares[0])
-        self.share(second, shares[1])
-        assert shares[0] - shares[1] >= 0.1 - 1e-9
-
     def check_standing(self, about: Any) -> None:
-        value, n, low, high, usual = self.parsed(
-            rf"agreement with the others is {SHARE} over {NUMBER} items? "
-            rf"\(95 % interval {SHARE} to {SHARE}; median annotator: {SHARE}\)"
+        value, n, low, high, _, items, usual, gap, bottom, top = self.parsed(
+            rf"agrees with another annotator on {SHARE} of {NUMBER} items? "
+            rf"\(95 % interval {SHARE} to {SHARE}\)"
+            rf"(?:; on (the same items|{NUMBER} of these items), two others agree on {SHARE} \(difference "
+            r"([+-]\d+) points, 95 % interval ([+-]\d+) to ([+-]\d+)\))?"
         )
         row = self.standings[about["annotator"]]
         assert whole(n) == row["n"]
         self.share(value, row["agreement"])
         self.share(low, max(row["agreement"] - 1.96 * row["error"], 0.0))
         self.share(high, min(row["agreement"] + 1.96 * row["error"], 1.0))
-        self.share(usual, self.usual)
+        assert (usual is not None) == (row["n_usual"] > 1)
+        if usual:
+            assert row["n_usual"] == (row["n"] if items is None else whole(items))
+            self.share(usual, row["usual"])
+            reach = 1.96 * row["gap_error"]
+            for text, exact in ((gap, row["gap"]), (bottom, row["gap"] - reach), (top, row["gap"] + reach)):
+                assert abs(int(text) / 100 - exact) <= 0.005 + 1e-9
+
+    def check_bias(self, about: Any) -> None:
+        name, points, often, grades, higher, reach = self.parsed(
+            rf"answers (?:{NAME} (\d+) points (more|less) often|([\d.]+) grades (higher|lower)) than the "
+            r"others of the same items \(± ([\d.]+)\)"
+        )
+        assert self.ordinal == (name is None)
+        moves = []
+        for answers in self.answers.values():
+            if about["annotator"] in answers and len(answers) > 1:
+                others = [answer for n, answer in answers.items() if n != about["annotator"]]
+                change = answers[about["annotator"]] - self.others_labels(answers, about["annotator"], others)
+                moves.append(change @ self.values if self.ordinal else change[self.names.index(name)])
+        value = float(np.mean(moves))
+        assert (
+            abs(abs(value) - (float(grades) if self.ordinal else int(points) / 100))
+            <= (0.05 if self.ordinal else 0.005) + 1e-9
+        )
+        assert (value > 0) == ((higher or often) in ("higher", "more"))
+        margin = 1.96 * float(np.std(moves, ddof=1)) / math.sqrt(len(moves))
+        assert abs(value) > margin
+        assert (
+            abs(margin - (float(reach) if self.ordinal else float(reach) / 100))
+            <= (0.05 if self.ordinal else 0.005) + 1e-9
+        )
+
+    def others_labels(self, answers: Any, n: int, others: list[Answer]) -> Answer:
+        """Return the shares of the others' labels of an item; each of their labels counts once."""
+        m = next(m for m, these in self.answers.items() if these is answers)
+        counts = Counter(p for item, who, p in self.by_item[m] if who != n)
+        shares = np.array([counts[p] for p in range(len(self.names))], dtype=float)
+        return shares / shares.sum()
+
+    def check_member(self, about: Any) -> None:
+        self.parsed(rf"belongs to the smaller group \(probability {SHARE}\)")
 
     def check_blind(self, about: Any) -> None:
         pattern = rf"labels hardly depend on the item \(agreement expected by chance: {SHARE}\)"
@@ -421,15 +498,20 @@ class Checker:
         self.share(*self.parsed(pattern), row["chance"])
         assert row["agreement"] - row["chance"] <= self.usual_excess / 2 + 1e-9
 
-    def check_few(self, about: Any) -> None:
-        chance = rf"not significantly more agreement with the others than the {SHARE} expected by chance"
-        n, reason, share = self.parsed(rf"{NUMBER} labels?: (too few for a verdict|{chance})")
+    def check_undecided(self, about: Any) -> None:
+        n, shared, chance, _, _, needed = self.parsed(
+            rf"{NUMBER} labels?: (?:shares {NUMBER} items? with others|agreement with the others is not "
+            rf"significantly above the {SHARE} expected by chance|the labels fit the smaller group with "
+            rf"probability {SHARE}|the labels are random with probability {SHARE})"
+            rf"(?:; about {NUMBER} labels on items that others label too are usually enough here)?"
+        )
         row = self.standings[about["annotator"]]
         assert whole(n) == self.load[about["annotator"]]
-        assert reason.startswith("too few") == (row["n"] <= 2)
-        if row["n"] > 2:
-            self.share(share, row["chance"])
-            assert row["agreement"] - row["chance"] - 1.96 * row["excess_error"] <= 1e-9
+        assert (shared is not None) == (row["n"] <= 2)
+        if chance:
+            self.share(chance, row["chance"])
+            assert row["agreement"] - row["chance"] - 1.645 * row["excess_error"] <= 1e-9
+        assert needed is None or whole(needed) > whole(n)
 
     def check_rule(self, about: Any) -> None:
         pattern = rf"chooses {NAME} on {NUMBER} of {NUMBER} items? that the others label {NAME}"

@@ -9,8 +9,10 @@ import pytest
 
 import dissensus as ds
 from dissensus.annotators import sentences
+from dissensus.annotators.groups import Groups
 from dissensus.annotators.plan import collect_findings
 from dissensus.annotators.sentences import Sentence
+from dissensus.evaluate.bootstrap import Interval
 from dissensus.evaluate.group_agreement import Votes, annotator_agreement, compare_group
 from dissensus.report.items import overturned
 from dissensus.report.quality import gold_decides
@@ -96,7 +98,12 @@ def test_sentences_on_planted_groups_and_columns_are_true() -> None:
     labels = canteen()
     content = page_content(labels, ds.PGM(6, 3, seed=1).fit(labels), held_out=[])
     kinds = check_all(content, Checker(labels))
-    assert {"group", "contrast", "column", "check", "overturned", "groups"} <= kinds
+    assert {"contrast", "column", "check", "overturned", "groups", "standing"} <= kinds
+    findings = collect_findings(ds.HPGM(n_chains=2, n_sweeps=60).fit(labels), labels)
+    assert findings.verdicts is not None
+    checker = Checker(labels)
+    for evidence in findings.verdicts.evidence:
+        checker.check(evidence)
 
 
 def test_the_checker_finds_a_false_sentence() -> None:
@@ -144,46 +151,54 @@ def test_crowd_sentences_are_withheld_without_their_condition() -> None:
     assert sentences.parts_sentence(1, 10, 10) is None
     assert sentences.parts_sentence(2, 6, 10) is not None
     assert sentences.gold_sentence(np.array([]), (0.0, 1.0)) is None
-    assert sentences.groups_sentence(2, None) is None
+    assert sentences.groups_sentence(None, two_camps(False)) is None
+    assert sentences.contrast_sentence(None, two_camps(False)) is None
 
 
 @pytest.mark.parametrize("swap", [True, False])
-def test_views_and_groups_need_closer_members(swap: bool) -> None:
+def test_groups_of_columns_need_closer_members(swap: bool) -> None:
     votes, members, names = Votes.of(two_camps(swap)), np.array([3, 4, 5]), ["no", "yes"]
-    view = sentences.view_sentence(votes, members, names)
     comparison = compare_group(votes, np.arange(6) > 2)
     group = sentences.group_sentence(comparison, names, members)
-    assert (view is not None) == (group is not None) == swap
+    assert (group is not None) == swap
     if swap:
-        assert "answer differently from the others on" in str(view)
         # swapped on half of the items, both ways: no class is used significantly more
         change = abs(comparison.answers - comparison.others_answers).max()
         assert change < 1.96 * comparison.error.max() + 0.03
         assert "more often" not in str(group)
-    # the camps differ on every second item, and on no other
-    camps = np.array([0, 1, 2]), members
-    contrasts = [
-        sentences.contrast_sentence(votes, camps, ("A", "B"), np.arange(first, 40, 2), names, "cluster 1")
-        for first in (0, 1)
-    ]
-    assert contrasts[1] is None
-    assert swap or contrasts[0] is None
-    # only annotators with less agreement are to be checked
-    people, load, groups = list("abcdef"), np.full(6, 40), {"A": camps[0], "B": members}
-    check = sentences.check_sentence(votes, np.array([4, 5]), people, load, groups)
-    assert (check is not None) == ("of them are in group B" in str(check)) == swap
-    assert sentences.check_sentence(votes, np.array([0, 5]), people, load, groups) is None
-    assert sentences.check_sentence(votes, np.array([], dtype=int), people, load) is None
 
 
-def test_mostly_means_half_or_more() -> None:
-    # the two sides differ on three of four items, each time between other classes
+def split_by_hand(n_items: int) -> Groups:
+    """Three annotators in each group, found alike on both halves; the gap is set by hand."""
+    members = np.repeat([0, 1], 3)
+    return Groups(
+        members.astype(float),
+        np.stack([members, members]),
+        np.arange(n_items) % 2,
+        (0.9, 0.9),
+        0.5,
+        Interval(0.4, 0.3, 0.5),
+    )
+
+
+def test_the_words_of_groups() -> None:
+    # the second group answers b where the first answers a, on three of four items, each time another pair
     rows = []
-    for m, (majority, minority) in enumerate([("a", "b"), ("b", "c"), ("c", "a"), ("a", "a")] * 6):
-        rows += [(f"i{m:02d}", f"c{n}", majority) for n in range(3)]
-        rows += [(f"i{m:02d}", f"v{n}", minority) for n in range(2)]
-    view = sentences.view_sentence(Votes.of(crowd(rows)), np.array([3, 4]), ABC)
-    assert "on 18 of 24 shared items, most often" in str(view)
+    for m, (first, second) in enumerate([("a", "b"), ("b", "c"), ("c", "a"), ("a", "a")] * 6):
+        rows += [(f"i{m:02d}", f"a{n}", first) for n in range(3)]
+        rows += [(f"i{m:02d}", f"b{n}", second) for n in range(3)]
+    labels = crowd(rows)
+    text = str(sentences.contrast_sentence(split_by_hand(24), labels))
+    assert "differ on 18 of 24 shared items, most often" in text
+    tables = split_by_hand(24).tables(Votes.of(labels))
+    assert sentences.habit(tables, ABC, None) == ("", "")  # each class as often in both groups
+    assert sentences.habit(tables[:, :3], ABC, None) == ("", "")  # too few items
+    lower = np.stack([np.tile([0.0, 0, 1], (8, 1)), np.tile([0.0, 1, 0], (8, 1))])
+    lower[1, 0] = [0, 0, 1]
+    name, words = sentences.habit(lower, ABC, np.array([1.0, 2.0, 3.0]))
+    assert (name, words) == ("stricter", "its mean grade is 2.12, that of the larger group 3.00")
+    name, words = sentences.habit(lower, ABC, None)
+    assert (name, words) == ("more often ‘b’", f"it answers ‘b’ more often: 88{NB}% against 0{NB}%")
 
 
 def test_near_ties_are_adjudicated_and_disagreements_need_labels() -> None:
@@ -264,10 +279,14 @@ def test_evidence_on_one_annotator_needs_its_condition() -> None:
     for answers in (random, careful):
         agreement = annotator_agreement(Votes.of(with_sixth(answers)))
         usual = float(np.nanmedian(agreement.agreement - agreement.chance))
-        for says in (sentences.blind_sentence(5, agreement, usual), sentences.few_sentence(5, 60, agreement)):
-            assert (says is not None) == (answers is random)
+        assert (sentences.blind_sentence(5, agreement, usual) is not None) == (answers is random)
+        says = str(sentences.undecided_sentence(5, 60, agreement, 80, 0.3, 0.0))
+        assert ("not significantly above" in says) == (answers is random)
+        assert says.endswith("; about 80 labels on items that others label too are usually enough here")
+        assert "usually enough" not in str(sentences.undecided_sentence(5, 60, agreement, 50, 0.3, 0.0))
     few = crowd([("i1", "a", "x"), ("i1", "b", "x"), ("i2", "a", "x"), ("i2", "b", "y")])
-    assert sentences.few_sentence(0, 2, annotator_agreement(Votes.of(few))) is not None
+    says = str(sentences.undecided_sentence(0, 2, annotator_agreement(Votes.of(few)), None, 0.3, 0.0))
+    assert says == "2 labels: shares 2 items with others"
     alone = annotator_agreement(Votes.of(crowd([("i1", "a", "x"), ("i2", "b", "y")])))
     assert sentences.standing_sentence(0, alone) is None
     swapped = with_sixth(lambda truth, rng: {"a": "b", "b": "a", "c": "c"}[truth])
@@ -293,12 +312,25 @@ def test_numbers_beyond_the_range_are_bounds() -> None:
         assert sentences.percent(share) == text.replace(" %", f"{NB}%")
 
 
+def test_biases_are_withheld_if_their_interval_contains_zero() -> None:
+    assert sentences.bias_sentence(0, "hate", 0.1, 0.12) is None
+    assert sentences.bias_sentence(0, "hate", np.nan, np.nan) is None
+    assert sentences.bias_sentence(0, "hate", 0.004, 0.001) is None  # 0 points
+    text = "answers ‘hate’ 16 points more often than the others of the same items (± 5)"
+    assert sentences.bias_sentence(0, "hate", 0.16, 0.05) == text
+    assert sentences.bias_words("", -0.52, 0.1) == "0.5 grades lower"
+
+
 def test_only_five_annotators_are_named() -> None:
     item, annotator = (column.ravel() for column in np.indices((30, 24)))
     votes = Votes.of(ds.Annotations.from_arrays(item, annotator, (item + (annotator > 14)) % 2))
-    names, load = [str(n) for n in range(24)], np.full(24, 30)
-    for codes, text in ((range(22, 24), "22 and 23"), (range(15, 24), "15, 16, 17, 18, 19 and 4 more")):
-        assert f"): {text}. The others" in str(sentences.check_sentence(votes, np.array(codes), names, load))
+    names, load, agreement = [str(n) for n in range(24)], np.full(24, 30), annotator_agreement(votes)
+    reasons = ["spam"] * 24
+    for codes, text in ((range(22, 24), "23 (spam, agrees on"), (range(15, 24), "items) and 4 more. Read")):
+        says = sentences.check_sentence(np.array(codes), names, load, agreement, reasons)
+        assert text in str(says)
+        Checker(ds.Annotations.from_arrays(item, annotator, (item + (annotator > 14)) % 2)).check(says)
+    assert sentences.check_sentence(np.array([], dtype=int), names, load, agreement, reasons) is None
 
 
 def test_full_verification_reads_all_datasets() -> None:

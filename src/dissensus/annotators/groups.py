@@ -27,11 +27,11 @@ exchanged. Both tests together must show that, over pairs of annotators of the s
 * members of different groups agree more than by chance, by at least ``MIN_ACROSS`` of what members of one do;
 * the two halves find the same groups: Cohen's κ of the memberships is at least ``MIN_KAPPA``.
 
-Otherwise, unless classes are ordered, the search is repeated without biases (b = 0), as groups may also differ
-in how often they give a class. Annotators whose biases vary continuously can always be divided, so either the
-residuals still agree beyond the biases, or the groups are separated: with the bias of each annotator along
-the difference of the groups, means μ_g and variances σ_g², counted on the other half, Ashman's
-D = √2 |μ_1 − μ_0| / √(σ_0² + σ_1²) is at least ``MIN_SEPARATION`` (2.7 for a normal distribution cut in half).
+Otherwise, unless classes are ordered, the search is repeated without biases (b = 0), as groups may also
+differ in how often they give a class. Annotators whose biases vary continuously can always be divided, so
+either the residuals still agree beyond the biases, or the groups are separated: with the bias of each
+annotator along the difference of the groups, means μ_g and variances σ_g², counted on the other half,
+Ashman's D = √2 |μ_1 − μ_0| / √(σ_0² + σ_1²) is at least ``MIN_SEPARATION`` (a halved normal distribution has 2.7).
 
 If both fail, there are no groups. Nothing is random but the division of the items, which has a fixed seed.
 """
@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -58,6 +59,7 @@ NEWTON_ROUNDS = 12
 GROUP_PRIOR, MIN_SHARE = 2.0, 1e-3  # s in (1), and the smallest õ
 START_QUANTILES = (0.15, 0.3, 0.5, 0.7, 0.85)
 EM_ROUNDS, EM_TOLERANCE = 25, 0.01
+FIRST_ROUNDS, CONTINUED_STARTS = 5, 3
 CLEAR_PROBABILITY = 0.8  # of a group; others are set aside in the test
 MEMBER_PROBABILITY = 0.9  # of members of a group in the result
 MIN_Z = 2.5  # standard errors of the difference of residual products
@@ -109,8 +111,8 @@ def find_groups(votes: Votes, set_aside: Mask | None = None, *, is_scale: bool =
 
 def _find(votes: Votes, set_aside: Mask | None, biases: bool) -> Groups | None:
     """Search and test; without ``biases``, groups may differ in these alone, if they are separated."""
-    M, N, _ = votes.sizes
-    half = np.random.default_rng(0).permutation(M) % 2
+    N = votes.sizes[1]
+    half = _halves(votes)
     votes = _sample(votes)
     people = np.ones(N, dtype=bool) if set_aside is None else ~set_aside
     people &= np.bincount(votes.annotator, minlength=N) > 0
@@ -153,6 +155,19 @@ def _find(votes: Votes, set_aside: Mask | None, biases: bool) -> Groups | None:
     within = float(agreement[0]), float(agreement[1])
     groups = Groups(np.where(people, probability, np.nan), by_half, half, within, float(agreement[2]), gap)
     return groups if min(np.sum(groups.group == g) for g in range(2)) >= MIN_MEMBERS else None
+
+
+def _halves(votes: Votes) -> Indices:
+    """Return (M,): a random half for each item, with equally many items of each answer in both halves.
+
+    Items are alike if they have the same most frequent answer, and are unanimous or not.
+    """
+    top, n = votes.table.max(axis=1), votes.table.sum(axis=1)
+    kind = 2 * votes.table.argmax(axis=1) + (top >= n)
+    order = np.lexsort((np.random.default_rng(0).random(len(n)), kind))
+    half = np.empty(len(n), dtype=np.intp)
+    half[order] = np.arange(len(n)) % 2
+    return half
 
 
 def _sample(votes: Votes) -> Votes:
@@ -201,7 +216,8 @@ class Rows:
             slope = np.stack([rows.by_annotator(column) for column in (answer - p).T], axis=1)
             curvature = np.stack([rows.by_annotator(column) for column in (p * (1 - p)).T], axis=1)
             step = (slope - BIAS_PRECISION * rows.bias) / (curvature + BIAS_PRECISION)
-            rows = replace(rows, bias=rows.bias + np.clip(0.5 * step, -1, 1))
+            bias = rows.bias + np.clip(0.5 * step, -1, 1)
+            rows = replace(rows, bias=bias - bias.mean(axis=1, keepdims=True))
         return rows
 
     def on(self, items: Mask) -> Self:
@@ -232,10 +248,15 @@ class Rows:
         """Return (N,): sums of the values of each annotator's rows."""
         return np.bincount(self.annotator, values, minlength=self.sizes[1]).astype(np.float64)
 
+    @cached_property
+    def items_of_rows(self) -> csr_array:
+        """(items, rows): 1 where a row is of an item."""
+        rows = np.arange(len(self.item))
+        return csr_array((np.ones(len(rows)), (self.item, rows)), shape=(self.sizes[0], len(rows)))
+
     def by_item(self, weight: Array, values: Array) -> Array:
         """Return (items, …): weighted sums of rows of values."""
-        sums = [np.bincount(self.item, weight * column, minlength=self.sizes[0]) for column in values.T]
-        return np.stack(sums, axis=1)
+        return np.asarray(self.items_of_rows @ (weight[:, None] * values))
 
     def orders(self) -> list[Array]:
         """Return (N,) each: leading eigenvectors of the products of residuals of different annotators."""
@@ -255,13 +276,18 @@ class Rows:
         values, vectors = eigsh(operator, k=min(2, N - 1), which="LA", v0=start, tol=1e-6)
         return [np.round(vectors[:, i] * scale, 9) for i in np.argsort(-values)]
 
-    def members(self, start: Array) -> tuple[Array, float]:
+    @cached_property
+    def means(self) -> tuple[Array, Array]:
+        """Logarithms of biases by row, and the others' mean answer ȳ."""
+        total = self.by_item(np.ones(len(self.item)), self.answer)[self.item] - self.answer
+        return self.bias[self.annotator], row_shares(total)
+
+    def members(self, start: Array, n_rounds: int = EM_ROUNDS) -> tuple[Array, float]:
         """Return (N,): P(group 1) by EM from ``start``, and the log-probability of the answers."""
         N, probability, score = self.sizes[1], start, -math.inf
         present = np.bincount(self.annotator, minlength=N) > 0
-        total = self.by_item(np.ones(len(self.item)), self.answer)[self.item] - self.answer
-        mean = row_shares(total)  # ȳ
-        for _ in range(EM_ROUNDS):
+        bias, mean = self.means
+        for _ in range(n_rounds):
             logs = []
             for side in (1 - probability, probability):
                 # (1), without the row's own answer
@@ -269,8 +295,9 @@ class Rows:
                 group = self.by_item(weight, self.answer)[self.item] - weight[:, None] * self.answer
                 size = np.maximum(group.sum(axis=1, keepdims=True), 1e-9)
                 shares = self.others + size / (size + GROUP_PRIOR) * (group / size - mean)
-                chance = softmax(np.log(np.maximum(shares, MIN_SHARE)) + self.bias[self.annotator])
-                logs.append(self.by_annotator((self.answer * np.log(chance)).sum(axis=1)))
+                logits = np.log(np.maximum(shares, MIN_SHARE)) + bias
+                log_sums = np.log(np.exp(logits).sum(axis=1))
+                logs.append(self.by_annotator((self.answer * logits).sum(axis=1) - log_sums))
             share = float((probability[present].sum() + 1) / (present.sum() + 2))
             log_0, log_1 = logs[0] + math.log(1 - share), logs[1] + math.log(share)
             updated = np.where(present, 1 / (1 + np.exp(np.clip(log_0 - log_1, -30, 30))), 0.5)
@@ -308,16 +335,23 @@ def _search(part: Rows) -> Array | None:
     present = np.bincount(part.annotator, minlength=N) > 0
     if present.sum() < MIN_GROUPED:
         return None
-    best: Array | None = None
-    best_score = -math.inf
-    for order in part.orders():
-        for level in START_QUANTILES:
-            start = np.where(order > np.quantile(order[present], level), 0.9, 0.1)
-            probability, score = part.members(np.where(present, start, 0.5))
-            sizes = [np.sum(_clear(probability) == g) for g in range(2)]
-            if min(sizes) >= MIN_MEMBERS and score > best_score + 1e-6:
-                best, best_score = probability, score
-    return best
+    starts = [
+        np.where(present, np.where(order > np.quantile(order[present], level), 0.9, 0.1), 0.5)
+        for order in part.orders()
+        for level in START_QUANTILES
+    ]
+    # a few rounds from every start, the others from the best ones
+    candidates = [part.members(start, FIRST_ROUNDS) for start in starts]
+    candidates = [candidate for candidate in candidates if _has_two(candidate[0])]
+    candidates = sorted(candidates, key=lambda candidate: -round(candidate[1], 6))[:CONTINUED_STARTS]
+    candidates = [part.members(probability) for probability, _ in candidates]
+    candidates = [candidate for candidate in candidates if _has_two(candidate[0])]
+    return max(candidates, key=lambda candidate: round(candidate[1], 6))[0] if candidates else None
+
+
+def _has_two(probability: Array) -> bool:
+    """Return whether enough annotators clearly belong to each group."""
+    return all(np.sum(_clear(probability) == g) >= MIN_MEMBERS for g in range(2))
 
 
 def _clear(probability: Array) -> Indices:

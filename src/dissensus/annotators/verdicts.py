@@ -192,7 +192,7 @@ class AnnotatorVerdicts(TableResult):
 
     def in_words(self) -> str:
         """Return whom to talk to first, and whether there are groups, as text."""
-        first = self.check_sentence() or "Nobody differs clearly from the others."
+        first = self.check_sentence() or "No annotator agrees clearly less with the others than usual."
         return f"{first} {self.groups_sentence() or NO_GROUPS}"
 
     def __len__(self) -> int:
@@ -291,8 +291,8 @@ def rule_probability(votes: Votes, is_scale: bool) -> Array:
     """Return (N,): probability that an annotator follows a rule of their own on most items.
 
     A rule exchanges classes: in place of the others' class b the annotator most often answers a, and another
-    class in place of a. (To answer a for both is a bias.) Rules are read from one half of the items and counted
-    on the other, both ways. If k of t answers follow the rule, its share is above ½ with probability
+    class in place of a. (To answer a for both is a bias.) Rules are read from one half of the items and
+    counted on the other, both ways. If k of t answers follow the rule, its share is above ½ with probability
     A = P(Beta(1 + k, 1 + t − k) > ½) at even odds. Classes of a scale must be ``MIN_RULE_GRADES`` apart.
     """
     _, N, P = votes.sizes
