@@ -9,6 +9,7 @@ from dissensus.annotators import groups
 from dissensus.annotators.groups import Rows, find_groups
 from dissensus.evaluate.group_agreement import Votes
 from experiments.verdicts import planted_crowd
+from tests.helpers.sizes import usually
 
 pytestmark = pytest.mark.no_cover
 
@@ -44,15 +45,16 @@ def harsh_crowd(seed, n_classes):
     return Votes.of(ds.Annotations.from_arrays(item, annotator, grade.astype(int), classes=range(n_classes)))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_crowds_without_groups_have_none(seed):
-    alike = planted_crowd(seed, spammers=0, labels_each=100)
-    unequal = planted_crowd(seed, spammers=0, labels_each=100, accuracy=0.75, spread=0.15)
-    copies = planted_crowd(seed, spammers=0.15, labels_each=100, strategy="copy-cats")
-    for crowd in (alike, unequal, copies):
-        assert find_groups(votes_of(crowd)) is None
-    assert find_groups(harsh_crowd(seed, 2)) is None
-    assert find_groups(harsh_crowd(seed, 5), is_scale=True) is None
+def test_crowds_without_groups_hardly_ever_have_some():
+    claimed = []
+    for seed in range(usually(6, verify=40)):
+        alike = planted_crowd(seed, spammers=0, labels_each=100)
+        unequal = planted_crowd(seed, spammers=0, labels_each=100, accuracy=0.75, spread=0.15)
+        copies = planted_crowd(seed, spammers=0.15, labels_each=100, strategy="copy-cats")
+        claimed += [find_groups(votes_of(crowd)) is not None for crowd in (alike, unequal, copies)]
+        claimed.append(find_groups(harsh_crowd(seed, 2)) is not None)
+        claimed.append(find_groups(harsh_crowd(seed, 5), is_scale=True) is not None)
+    assert sum(claimed) <= max(1, 0.04 * len(claimed))
 
 
 def test_groups_in_bias_alone_need_separation_and_no_scale():

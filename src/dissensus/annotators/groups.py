@@ -31,7 +31,8 @@ Otherwise, unless classes are ordered, the search is repeated without biases (b 
 differ in how often they give a class. Annotators whose biases vary continuously can always be divided, so
 either the residuals still agree beyond the biases, or the groups are separated: with the bias of each
 annotator along the difference of the groups, means μ_g and variances σ_g², counted on the other half,
-Ashman's D = √2 |μ_1 − μ_0| / √(σ_0² + σ_1²) is at least ``MIN_SEPARATION`` (a halved normal distribution has 2.7).
+Ashman's D = √2 |μ_1 − μ_0| / √(σ_0² + σ_1²) is at least ``MIN_SEPARATION`` (2.7 for a halved normal
+distribution).
 
 If both fail, there are no groups. Nothing is random but the division of the items, which has a fixed seed.
 """
