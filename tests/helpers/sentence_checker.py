@@ -262,12 +262,18 @@ class Checker:
         assert abs(float(alpha) - value) <= 0.005 + 1e-9
         if low:
             assert float(low) - 0.005 <= value <= float(high) + 0.005
-        beyond = "Agreement beyond chance is"
-        marks = [(0.8, f"{beyond} high"), (0.667, f"{beyond} enough for tentative conclusions")]
-        marks += [(0.2, f"{beyond} low"), (0.0, "Agreement is only slightly above chance")]
-        marks += [(-9.0, "Agreement is below chance")]
         assert (advice is not None) == (value < 0.667)
-        assert words == next(level for mark, level in marks if value >= mark)
+        ends = (float(low), float(high)) if low else (value, value)
+        marks = [(0.8, "high"), (0.667, "enough for tentative conclusions"), (0.2, "low"), (0.0, "slight")]
+        levels = [next((level for mark, level in marks if end >= mark), None) for end in ends]
+        if min(abs(end - mark) for end in ends for mark, _ in marks) < 0.005:
+            return  # the interval is rounded
+        if levels[0] is None:
+            assert words == f"Agreement is {'below' if ends[1] < 0 else 'not clearly above'} chance"
+        elif levels[0] == levels[1]:
+            assert words == f"Agreement beyond chance is {levels[0]}"
+        else:
+            assert words == f"Agreement beyond chance is between {levels[0]} and {levels[1]}"
 
     def check_rivals(self, about: Any) -> None:
         *rivals, share = self.parsed(
@@ -316,15 +322,16 @@ class Checker:
             self.share(usual, row["usual"])
 
     def check_adjudicate(self, about: Any) -> None:
-        (n,) = self.parsed(
-            rf"Adjudicate {NUMBER} items?: (?:each|it) has 4 or more labels,(?: and)? its two most frequent "
-            r"answers are at most 20 percentage points apart"
+        n, least = self.parsed(
+            rf"Adjudicate {NUMBER} items?: (?:each|it) has {NUMBER} or more labels,(?: and)? its two most "
+            r"frequent answers are at most 20 percentage points apart"
             r"(?:, and the model is unsure which is more common)?\. Have .*"
         )
         assert whole(n) == len(about["items"])
+        assert whole(least) == max(min(4, max(c.total() for c in self.counts.values())), 2)
         for m in about["items"].tolist():
             top = [*sorted(self.counts[m].values(), reverse=True), 0]
-            assert sum(top) >= 4
+            assert sum(top) >= whole(least)
             assert top[0] - top[1] <= 0.2 * sum(top) + 1e-9
 
     def check_more(self, about: Any) -> None:

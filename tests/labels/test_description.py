@@ -228,9 +228,16 @@ def test_notes_on_repeated_rows_and_gold() -> None:
 
 
 def test_reading_of_alpha() -> None:
-    words = {0.85: "is high", 0.7: "tentative", 0.3: "is low", 0.0: "only slightly above chance"}
+    words = {0.85: "is high", 0.7: "tentative", 0.3: "is low", 0.0: "is slight"}
     for alpha, text in (words | {-0.01: "below chance", math.nan: "cannot"}).items():
         assert text in reading(alpha)
+    # the words follow the interval
+    assert reading(0.05, -0.02, 0.12) == "agreement is not clearly above chance"
+    assert reading(-0.05, -0.09, -0.01) == "agreement is below chance"
+    assert reading(0.65, 0.6, 0.7) == (
+        "agreement beyond chance is between low and enough for tentative conclusions"
+    )
+    assert reading(0.85, 0.81, 0.9) == "agreement beyond chance is high"
 
 
 @pytest.mark.data

@@ -201,7 +201,7 @@ def test_filtered_rows_and_every_table_can_be_downloaded(visit: Visit) -> None:
     assert [row[0] for row in files["classes.csv"][1:]] == list(CLASSES)
     assert sum(int(row[1]) for row in files["classes.csv"][1:]) == 720 * 7
     assert len(files["annotators.csv"]) == 41
-    assert "'=1+1" in files["items.csv"][2]  # a spreadsheet formula
+    assert any("'=1+1" in row for row in files["items.csv"])  # a spreadsheet formula
     visit.page.select_option("#items-table-filter-0", label="complaint")
     visit.page.fill("#items-table-filter-2", "guest 07")
     status = visit.status()

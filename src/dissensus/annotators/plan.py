@@ -49,6 +49,7 @@ __all__ = ["Findings", "LabelPlan", "LabelQueue", "collect_findings", "label_que
 CLEAR_SHARE = 2 / 3  # share of the answers that makes an item clear
 WIDE_RATIO = 1.25  # of the median width of a rating's interval; wider ones call for another rating
 MIN_TOP_PROBABILITY = 0.9  # below this probability of the label, another label helps
+MAX_TIED_PROBABILITY = 0.75  # of the label; above it, the model is not unsure of a tie
 STOP_SHARE = 0.9  # share of the items that must reach the target interval
 DRAWS_PER_CHUNK = 1 << 21  # entries of the draws processed at a time
 UNLIMITED_LABELS = 1e9
@@ -92,7 +93,7 @@ class Findings:
     def adjudicate(self) -> Mask:
         """(items,): nearly tied, and the model is unsure."""
         close = close_items(self.annotations.counts)
-        return close if self.intervals is None else close & (self.intervals.p_top < MIN_TOP_PROBABILITY)
+        return close if self.intervals is None else close & (self.intervals.p_top < MAX_TIED_PROBABILITY)
 
     @cached_property
     def more(self) -> Mask:
@@ -403,7 +404,8 @@ def _reason(findings: Findings, m: int, tied: bool) -> str:
     n = int(counts.sum())
     if not n:
         return "no label yet"
-    order = [int(p) for p in np.argsort(-counts, kind="stable")[:2] if counts[p]]
+    order = [int(p) for p in np.argsort(-counts, kind="stable") if counts[p]]
+    order = [p for p in order if counts[p] >= counts[order[:2]].min()]  # more than two if they are tied
     votes = " and ".join(f"{counts[p]} {quoted(str(names[p]))}" for p in order)
     if tied:
         return f"{count(n, 'label')}, nearly tied: {votes}"
@@ -451,6 +453,8 @@ class LabelPlan(TableResult):
         Items needed for the target width of the interval of α.
     n_by_all
         Items that everyone in ``ask`` has labelled; further labels need new annotators.
+    n_out_of_reach
+        Items whose target width needs more labels than there are annotators left to ask.
     frame_kind
         Kind of data frame returned.
     """
@@ -469,6 +473,7 @@ class LabelPlan(TableResult):
     alpha: tuple[float, float, float]
     items_for_alpha: int | None
     n_by_all: int = 0
+    n_out_of_reach: int = 0
     frame_kind: str = "pandas"
 
     @property
@@ -494,7 +499,10 @@ class LabelPlan(TableResult):
         """Return everything but the items, as plain values."""
         averaged = ("loss", "loss_after", "width", "width_after")
         means = {name: float(getattr(self, name).mean()) for name in averaged}
-        plain = {name: getattr(self, name) for name in ("uniform_loss", "items_for_alpha", "n_by_all")}
+        plain = {
+            name: getattr(self, name)
+            for name in ("uniform_loss", "items_for_alpha", "n_by_all", "n_out_of_reach")
+        }
         alpha = {"alpha": self.alpha[0], "alpha_interval": list(self.alpha[1:])}
         summary = {"budget": self.budget, "stop": self.stop, "target_interval": self.target}
         return summary | means | plain | alpha | {"ask": [str(name) for name in self.ask]}
@@ -550,7 +558,7 @@ def plan_labels(
     # width · √((v + 1) / (v + 1 + j)) = target
     target = 1.0 if target_interval is None else target_interval
     missing = np.ceil((v + 1) * np.maximum((width / target) ** 2 - 1, 0)).astype(np.int64)
-    verdicts = compute_verdicts(sampled, None)
+    verdicts = compute_verdicts(sampled, annotations)
     people = may_be_asked(annotations, verdicts)
     left = people_left(annotations, people)
     more = np.minimum(missing, left)
@@ -569,6 +577,7 @@ def plan_labels(
         ask=annotators_to_ask(verdicts, people), target=target_interval,
         uniform_loss=float((now * n / (n + more.mean())).mean()),
         alpha=alpha, items_for_alpha=items_for_alpha, n_by_all=int((left == 0).sum()),
+        n_out_of_reach=int((missing > left).sum()) if target_interval is not None else 0,
         frame_kind=sampled.frame_kind_,
     )  # fmt: skip
 

@@ -102,7 +102,7 @@ def agreement_sentence(alpha: float, low: float, high: float, pairs: float | Non
     """Describe the agreement of the annotators; ``pairs``: probability that two labels of an item agree."""
     if math.isnan(alpha):
         return None
-    level = reading(alpha)
+    level = reading(alpha, low, high)
     interval = "" if math.isnan(low) else f" (95\u00a0% interval {low:.2f} to {high:.2f})"
     text = f"{level[0].upper()}{level[1:]}: Krippendorff's α is {alpha:.2f}{interval}."
     if pairs is not None:
@@ -173,12 +173,17 @@ def gap_words(n: int, agreement: AnnotatorAgreement) -> str:
     return f"agrees on {percent(value)}, others on {percent(float(agreement.usual[n]))} of the same items"
 
 
+def labels_to_adjudicate(counts: NDArray[Any]) -> int:
+    """Return the labels that an item needs to be adjudicated: four, or fewer if no item has as many."""
+    return max(min(MIN_LABELS_TO_ADJUDICATE, int(counts.sum(axis=1).max(initial=0))), 2)
+
+
 def close_items(counts: NDArray[Any]) -> Mask:
     """Return (items,): items with enough labels whose two most frequent answers are nearly tied."""
     total = counts.sum(axis=1)
     top = np.sort(counts, axis=1)[:, ::-1]
     second = top[:, 1] if counts.shape[1] > 1 else np.zeros(len(counts))
-    return np.asarray((total >= MIN_LABELS_TO_ADJUDICATE) & (top[:, 0] - second <= MAX_TIE_GAP * total))
+    return np.asarray((total >= labels_to_adjudicate(counts)) & (top[:, 0] - second <= MAX_TIE_GAP * total))
 
 
 def adjudicate_sentence(counts: NDArray[Any], items: Indices, *, unsure: bool = False) -> Sentence | None:
@@ -188,7 +193,7 @@ def adjudicate_sentence(counts: NDArray[Any], items: Indices, *, unsure: bool = 
         return None
     text = (
         f"Adjudicate {count(len(items), 'item')}: {'each' if len(items) > 1 else 'it'} has "
-        f"{MIN_LABELS_TO_ADJUDICATE} or more labels,"
+        f"{labels_to_adjudicate(counts)} or more labels,"
         f"{'' if unsure else ' and'} its two most frequent answers are at most {100 * MAX_TIE_GAP:.0f} "
         f"percentage points apart{', and the model is unsure which is more common' if unsure else ''}. Have "
         "an expert decide, or keep both answers."

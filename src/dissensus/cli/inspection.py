@@ -161,8 +161,8 @@ def plan(
         title = f"First {len(rows)} of {count(len(batch), 'item')}"
         show_table(title, ["item", "action", "labels to add", "reason"], rows)
     if batch.n_by_all:
-        more_items = count(batch.n_by_all, "more item")
-        note(f"{more_items} need labels by new annotators: all reliable ones have labelled them")
+        more_items = f"{count(batch.n_by_all, 'more item')} need{'s' * (batch.n_by_all == 1)}"
+        note(f"{more_items} labels by new annotators: all reliable ones have labelled them")
     if output is not None:
         say(f"Wrote {output}: {count(len(batch), 'item')}")
 
@@ -172,6 +172,9 @@ def _show_plan(planned: LabelPlan) -> None:
     if planned.target is not None:
         share = (planned.width <= planned.target).mean()
         say(f"{share:.0%} of the items have reached the target interval{', which is enough' * planned.stop}")
+        if planned.n_out_of_reach:
+            items = count(planned.n_out_of_reach, "item")
+            say(f"{items} cannot reach it: fewer annotators are left to ask than labels needed")
     n_items = int((planned.n_more > 0).sum())
     if n_items:
         loss = f"{planned.loss.mean():.4f} now, {planned.loss_after.mean():.4f} afterwards"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.intp]
 Level = Literal["nominal", "ordinal", "interval", "jaccard", "masi"]
+ALPHA_THRESHOLDS = (0.0, 0.2, 0.667, 0.8)
+ALPHA_LEVELS = ("below chance", "slight", "low", "enough for tentative conclusions", "high")
 SET_LEVELS = ("jaccard", "masi")
 
 MAX_ITEM_GROUPS, MIN_ITEM_GROUPS = 200, 20  # groups of items left out in turn by the jackknife
@@ -284,17 +286,22 @@ def blocks(by_class: NDArray[Any]) -> Iterator[tuple[Array, Array]]:
 # ---- interpretation and intervals ---------------------------------------------------------------------
 
 
-def reading(value: float) -> str:
-    """Return an interpretation of α in words; Krippendorff's thresholds are 0.8 and 0.667."""
+def reading(value: float, low: float = math.nan, high: float = math.nan) -> str:
+    """Return an interpretation of α and its interval in words; Krippendorff's thresholds are 0.8 and 0.667.
+
+    If the ends of the interval are read differently, both readings are given.
+    """
     if math.isnan(value):
         return "cannot be computed: no two labels to compare, or one class only"
-    if value >= 0.8:
-        return "agreement beyond chance is high"
-    if value >= 0.667:
-        return "agreement beyond chance is enough for tentative conclusions"
-    if value >= 0.2:
-        return "agreement beyond chance is low"
-    return "agreement is only slightly above chance" if value >= 0 else "agreement is below chance"
+    if math.isnan(low) or math.isnan(high):
+        low = high = value
+    levels = [sum(end >= threshold for threshold in ALPHA_THRESHOLDS) for end in (low, high)]
+    if levels[0] == 0:
+        return "agreement is below chance" if high < 0 else "agreement is not clearly above chance"
+    words = [ALPHA_LEVELS[level] for level in levels]
+    if words[0] == words[1]:
+        return f"agreement beyond chance is {words[0]}"
+    return f"agreement beyond chance is between {words[0]} and {words[1]}"
 
 
 def item_groups(n_items: int, n_cells: int) -> list[NDArray[np.bool_]]:

@@ -190,7 +190,7 @@ def describe(labels: Any) -> Description:
         alpha=alpha,
         alpha_low=low,
         alpha_high=high,
-        reading=reading(alpha),
+        reading=reading(alpha, low, high),
         unanimous=unanimous,
         pairwise_agreement=None if numeric else between,
         self_consistency=within if named else None,

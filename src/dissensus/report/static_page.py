@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dissensus.evaluate.compare import Gap, HeldOut, score_rows
-from dissensus.labels.agreement import reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import describe
 from dissensus.models.bradley_terry import BradleyTerry
@@ -130,7 +129,7 @@ def rating_sections(model: NumericRatings, annotations: Annotations, anonymise: 
     overview = [
         f"{described.n_labels:,} ratings by {annotations.n_annotators:,} annotators on {described.n_items:,} "
         f"items: {spread}. Krippendorff's α (interval) is {described.alpha:.2f}: "
-        f"{reading(described.alpha)}. Intra-class correlation {numbers['icc']:.2f}.",
+        f"{described.reading}. Intra-class correlation {numbers['icc']:.2f}.",
         f"The noise has heavy tails ({tail:.2g} degrees of freedom): outlying ratings have little weight."
         if model.robust and tail < 10
         else "There is no sign of outliers.",
@@ -221,7 +220,7 @@ def set_sections(model: LabelSets, annotations: Annotations) -> list[Section]:
     overview = (
         f"{described.n_labels:,} answers on {described.n_items:,} items, each a subset of "
         f"{len(model.members_)} classes; {described.n_classes:,} different sets occur. Krippendorff's α "
-        f"(MASI) is {described.alpha:.2f}: {reading(described.alpha)}. Complete sets have a weight of "
+        f"(MASI) is {described.alpha:.2f}: {described.reading}. Complete sets have a weight of "
         f"{joint:.2f} relative to single classes: "
         f"{'classes depend on each other' if joint > 0.5 else 'classes are nearly independent'}."
     )

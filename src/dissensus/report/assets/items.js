@@ -103,7 +103,14 @@ function fileColumns() {
     items.gold && { key: "gold", value: (i) => (items.gold[i] < 0 ? "" : classes[items.gold[i]]) },
     items.cluster && { key: "cluster", value: (i) => items.cluster[i] + 1 },
     ...classes.map((name, p) => ({ key: `p_${name}`, value: (i) => items.p[i * P + p] / 1000 })),
-    items.text && { key: "text", value: (i) => items.text[i] }].filter(Boolean);
+    items.text && { key: "text", value: (i) => items.text[i] },
+    { key: "urgency", hidden: true, value: urgency }].filter(Boolean);
+}
+
+// Order of the table: items to adjudicate, then those that need labels, then others; unsure labels first.
+function urgency(i) {
+  const rank = ["adjudicate", "wrong", "more", "overturned"].findIndex((flag) => has(i, flag));
+  return (rank < 0 ? 4 : rank) + (items.p_top ? items.p_top[i] / 2 : items.agreed[i] / 2000);
 }
 
 function itemPresets() {
@@ -111,7 +118,7 @@ function itemPresets() {
   const n = (flag) => whole(flagged(flag));
   const contested = items.flags.filter((flags) => !(flags & FLAGS.clear_model)).length;
   return [
-    { key: "all", title: "All" },
+    { key: "all", title: "All", sort: "urgency" },
     { key: "adjudicate", title: `To adjudicate (${n("adjudicate")})`, keep: (i) => has(i, "adjudicate"), sort: "labels", down: true,
       words: `Among the labels, the two most frequent answers are at most 20 percentage points apart${items.p_top ? ", and the model is unsure which is more common" : ""}. Have an expert decide, or keep both answers.` },
     { key: "more", title: `Need labels (${n("more")})`, keep: (i) => has(i, "more"), sort: items.next ? "next" : "labels", down: Boolean(items.next),

@@ -101,7 +101,7 @@ class DataTable {
 
   // Download the rows shown, in their order.
   save() {
-    const columns = this.columns.concat(this.more);
+    const columns = this.columns.concat(this.more.filter((column) => !column.hidden));
     const value = (column, i) => (column.csv || column.value)(i);
     download(this.id.replace("-table", ""), [columns.map((column) => column.key),
       ...this.rows.map((i) => columns.map((column) => value(column, i)))]);
