@@ -265,7 +265,7 @@ def test_gold_labels_reveal_errors(crowd):
     wrong = verdicts.gold_error_probability(replace(labels, gold=gold), labels.n_annotators)
     assert (wrong[crowd.kind == "adversary"] > 0.9).all()
     assert (wrong[crowd.kind == "typical"] < 0.1).all()
-    # with a right answer, nobody has a minority view
+    # with a right answer, there are no minority views
     result = verdicts.compute_verdicts(ds.HPGM(**QUICK).fit(labels), replace(labels, gold=gold))
     assert (result.minority_probability == 0).all()
     # 3 of 10 right, usual 0.8: P(Beta(4, 8) < 0.4) = P(Binomial(11, 0.4) ≥ 4)

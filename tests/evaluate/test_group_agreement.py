@@ -7,7 +7,6 @@ from scipy.stats import contingency
 import dissensus as ds
 from dissensus.evaluate.group_agreement import (
     Votes,
-    agreement_gap,
     annotator_agreement,
     annotator_bias,
     compare_group,
@@ -60,12 +59,24 @@ def test_intervals_of_gaps_match_a_bootstrap_over_items() -> None:
     for _ in range(200):
         rows = (rng.integers(150, size=150)[:, None] * 6 + np.arange(6)).ravel()
         votes = Votes.of(ds.Annotations.from_arrays(item, annotator, labels.label[rows]))
-        gaps.append((compare_group(votes, camp).gap.value, agreement_gap(votes, camp).value))
+        gaps.append((compare_group(votes, camp).gap.value, annotator_agreement(votes).gap[4]))
     votes = Votes.of(labels)
-    for gap, error in zip(
-        (compare_group(votes, camp).gap, agreement_gap(votes, camp)), np.std(gaps, axis=0), strict=True
-    ):
-        assert gap.high - gap.low == pytest.approx(2 * 1.96 * error, rel=0.2)
+    gap, standing = compare_group(votes, camp).gap, annotator_agreement(votes)
+    reaches = (gap.high - gap.low) / 2, 1.96 * standing.gap_error[4]
+    for reach, error in zip(reaches, np.std(gaps, axis=0), strict=True):
+        assert reach == pytest.approx(1.96 * error, rel=0.2)
+
+
+def test_the_gap_compares_with_others_on_the_same_items() -> None:
+    # i: a and b say x, c says y; j: a alone with b; a's gap counts item i only
+    rows = [("i", "a", "x"), ("i", "b", "x"), ("i", "c", "y"), ("j", "a", "x"), ("j", "b", "x")]
+    standing = annotator_agreement(Votes.of(ds.Annotations.from_arrays(*zip(*rows, strict=True))))
+    # on i, a agrees with b and not with c, who disagree with each other; c agrees with neither, they agree
+    np.testing.assert_allclose(standing.gap, [0.5, 0.5, -1.0])
+    np.testing.assert_allclose(standing.usual, [0.0, 0.0, 1.0])
+    assert standing.n_usual.tolist() == [1, 1, 1]
+    assert standing.n.tolist() == [2, 2, 1]
+    assert not standing.differs.any()  # too few items
 
 
 def test_ties_and_missing_labels_have_no_most_frequent_class() -> None:

@@ -25,7 +25,7 @@ exchanged. Both tests together must show that, over pairs of annotators of the s
   errors over items;
 * answers do so too, in each group, and in both with a 95 % interval above 0;
 * members of different groups agree more than by chance, by at least ``MIN_ACROSS`` of what members of one do;
-* the two halves find the same groups: Cohen's κ of the memberships is at least ``MIN_KAPPA``.
+* the two halves find the same groups: Cohen's κ of the memberships is at least ``MIN_GROUP_KAPPA``.
 
 Otherwise, unless classes are ordered, the search is repeated without biases (b = 0), as groups may also
 differ in how often they give a class. Annotators whose biases vary continuously can always be divided, so
@@ -64,7 +64,7 @@ FIRST_ROUNDS, CONTINUED_STARTS = 5, 3
 CLEAR_PROBABILITY = 0.8  # of a group; others are set aside in the test
 MEMBER_PROBABILITY = 0.9  # of members of a group in the result
 MIN_Z = 2.5  # standard errors of the difference of residual products
-MIN_KAPPA = 0.4  # of the memberships found on the two halves
+MIN_GROUP_KAPPA = 0.4  # of the memberships found on the two halves
 MIN_SEPARATION = 5.0  # of the biases of two groups that differ in nothing else
 MIN_ACROSS = 0.2  # of the agreement above chance within groups, needed across
 
@@ -86,15 +86,15 @@ class Groups:
     @property
     def group(self) -> Indices:
         """(N,): 0 or 1, or −1 for annotators who do not clearly belong to one group."""
-        known = np.nan_to_num(self.probability, nan=0.5)
-        smaller, larger = known >= MEMBER_PROBABILITY, known <= 1 - MEMBER_PROBABILITY
+        chance = np.nan_to_num(self.probability, nan=0.5)
+        smaller, larger = chance >= MEMBER_PROBABILITY, chance <= 1 - MEMBER_PROBABILITY
         return np.where(smaller, 1, np.where(larger, 0, -1))
 
     def tables(self, votes: Votes) -> Array:
         """Return (2, items, classes): answers of each group's members, as found by the other items."""
         by_half = [
-            [np.where((self.half == h)[:, None], votes.votes(found == g), 0) for g in range(2)]
-            for h, found in enumerate(self.by_half)
+            [np.where((self.half == h)[:, None], votes.votes(members == g), 0) for g in range(2)]
+            for h, members in enumerate(self.by_half)
         ]
         return np.asarray(np.sum(by_half, axis=0))
 
@@ -119,16 +119,16 @@ def _find(votes: Votes, set_aside: Mask | None, biases: bool) -> Groups | None:
     people &= np.bincount(votes.annotator, minlength=N) > 0
     if people.sum() < MIN_GROUPED:
         return None
-    kept = np.flatnonzero(people[votes.annotator])
-    votes = Votes(votes.item[kept], votes.annotator[kept], votes.answer[kept], votes.sizes)
+    chosen = np.flatnonzero(people[votes.annotator])
+    votes = Votes(votes.item[chosen], votes.annotator[chosen], votes.answer[chosen], votes.sizes)
     rows, tested = Rows.of(votes, biases), Rows.of(votes, biases=True)
     parts, tested_parts = ([table.on(half == h) for h in range(2)] for table in (rows, tested))
-    found = [_search(part) for part in reversed(parts)]  # found[h]: without half h
-    if found[0] is None or found[1] is None:
+    searched = [_search(part) for part in reversed(parts)]  # without each half
+    if searched[0] is None or searched[1] is None:
         return None
-    by_half = np.stack([_clear(probability) for probability in found if probability is not None])
+    by_half = np.stack([_clear(probability) for probability in searched if probability is not None])
     by_half[1] = _aligned(by_half[0], by_half[1])
-    if _kappa(*by_half) < MIN_KAPPA:
+    if _kappa(*by_half) < MIN_GROUP_KAPPA:
         return None
     residuals, answers_ = (
         _compare([part.pair_sums(members, name) for part, members in zip(tested_parts, by_half, strict=True)])
@@ -142,7 +142,9 @@ def _find(votes: Votes, set_aside: Mask | None, biases: bool) -> Groups | None:
     if not (holds and gap.low > 0 and min(agreement[:2]) > agreement[2]):
         return None
     # agreement by chance, from the answers of each group: copies of random answers are not a group
-    totals = np.sum([part.answer_totals(found) for part, found in zip(parts, by_half, strict=True)], axis=0)
+    totals = np.sum(
+        [part.answer_totals(members) for part, members in zip(parts, by_half, strict=True)], axis=0
+    )
     chance = float(np.prod(row_shares(totals), axis=0).sum())
     if agreement[2] - chance < MIN_ACROSS * (agreement[:2].max() - chance):
         return None
@@ -265,12 +267,12 @@ class Rows:
         columns = (self.item[:, None] * P + np.arange(P)).ravel()
         residual = self.residual
         table = csr_array((residual.ravel(), (np.repeat(self.annotator, P), columns)), shape=(N, M * P))
-        own = self.by_annotator((residual**2).sum(axis=1))
-        scale = 1 / np.sqrt(own + np.median(own[own > 0]))
+        alone = self.by_annotator((residual**2).sum(axis=1))
+        scale = 1 / np.sqrt(alone + np.median(alone[alone > 0]))
 
         def product(vector: Array) -> Array:
             scaled = scale * vector.ravel()
-            return np.asarray(scale * (table @ (table.T @ scaled) - own * scaled))
+            return np.asarray(scale * (table @ (table.T @ scaled) - alone * scaled))
 
         operator = LinearOperator((N, N), matvec=product, dtype=np.float64)
         start = np.cos(np.arange(N))  # any vector that no group is orthogonal to

@@ -133,7 +133,7 @@ class Findings:
         return self.agreement.differs
 
     def check_sentence(self, names: list[str]) -> Sentence | None:
-        """Return whom to talk to first, and why; None for nobody."""
+        """Return whom to talk to first, and why; None if there is no reason."""
         if self.verdicts is not None:
             return self.verdicts.check_sentence(names)
         if self.agreement is None:

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 5  # annotators named in a sentence
 MIN_DIFFERENCE = 0.03  # difference of two shares that is mentioned
-MIN_CONTRAST = 0.1  # difference of two groups' shares of a class
 Z_95 = 1.96  # standard errors on each side of a 95 % interval
 MIN_ALPHA = 0.667  # Krippendorff's α below which one label per item is not enough
 MAJORITY = 0.5

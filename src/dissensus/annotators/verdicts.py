@@ -17,7 +17,7 @@ posterior draws of HPGM add one probability, that the labels do not depend on th
   explains it.
 * *typical*: all other annotators.
 
-If gold labels say that there is one right answer, nobody has a minority view.
+If gold labels say that there is one right answer, no annotator has a minority view.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ MIN_RULE_GRADES = 2  # distance of the classes of a rule if they are ordered; le
 GOLD_ERROR_RATIO = 0.5  # of the usual accuracy on gold labels
 MIN_VERDICT_DRAWS, MAX_VERDICT_CELLS = 12, 1_000_000  # draws used, and entries of π in them
 VERDICT_RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
-ROWS_PER_CHUNK = 1 << 18  # answers examined at a time
+ANSWERS_PER_CHUNK = 1 << 18  # answers examined at a time
 ANNOTATORS_FILE = "annotators.csv"
 NO_GROUPS = "The labels show no groups of annotators who answer differently."
 
 
 @dataclass(frozen=True, repr=False)
 class AnnotatorVerdicts(TableResult):
-    """What is known about annotators; every array has one entry per annotator, in the model's order.
+    """Verdicts and the numbers behind them; every array has one entry per annotator, in the model's order.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class AnnotatorVerdicts(TableResult):
         return {verdict: int((self.verdict == verdict).sum()) for verdict in VERDICTS}
 
     def check_sentence(self, names: Sequence[str] | None = None) -> Sentence | None:
-        """Return whom to talk to first, and why; None for nobody. ``names`` replace the ids."""
+        """Return whom to talk to first, and why; None if there is no reason. ``names`` replace the ids."""
         codes = np.flatnonzero(self.check)
         codes = codes[np.argsort(-self.n_labels[codes], kind="stable")]
         named = (SPAM, ERROR, MINORITY)
@@ -314,12 +314,12 @@ def confusion_halves(votes: Votes) -> Array:
     """Return (2, N, P, P): answers by half of the items, annotator, and the others' majority."""
     M, N, P = votes.sizes
     half, tables = np.random.default_rng(0).permutation(M) % 2, np.zeros((2, N, P, P))
-    for first in range(0, len(votes.item), ROWS_PER_CHUNK):
-        rows = slice(first, first + ROWS_PER_CHUNK)
+    for first in range(0, len(votes.item), ANSWERS_PER_CHUNK):
+        rows = slice(first, first + ANSWERS_PER_CHUNK)
         item, annotator, answer = votes.item[rows], votes.annotator[rows], votes.answer[rows].toarray()
-        theirs, own = most_frequent(votes.table[item] - answer), answer.argmax(axis=1)
+        theirs, mine = most_frequent(votes.table[item] - answer), answer.argmax(axis=1)
         clear = theirs >= 0
-        np.add.at(tables, (half[item[clear]], annotator[clear], theirs[clear], own[clear]), 1)
+        np.add.at(tables, (half[item[clear]], annotator[clear], theirs[clear], mine[clear]), 1)
     return tables
 
 
@@ -410,11 +410,11 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
 def labels_needed(agreement: AnnotatorAgreement) -> int | None:
     """Return the labels after which agreement as usual here would be significant; None if it never is."""
     excess = agreement.agreement - agreement.chance
-    known = (agreement.n > 2) & (excess > 0) & (agreement.excess_error > 0)
-    if not known.any():
+    positive = (agreement.n > 2) & (excess > 0) & (agreement.excess_error > 0)
+    if not positive.any():
         return None
     # the error falls as 1 / √n
-    needed = agreement.n[known] * (Z_ONE_SIDED * agreement.excess_error[known] / excess[known]) ** 2
+    needed = agreement.n[positive] * (Z_ONE_SIDED * agreement.excess_error[positive] / excess[positive]) ** 2
     return int(np.ceil(np.median(needed)))
 
 

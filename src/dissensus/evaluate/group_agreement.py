@@ -29,7 +29,7 @@ from dissensus.labels.agreement import gather_pairs
 from dissensus.numerics import Array
 
 MIN_GAP, MIN_GAP_ITEMS = 0.1, 20  # below the usual agreement, and items, of annotators who differ
-GAP_FALSE_SHARE = 0.025  # of the annotators who differ, at most so many do by chance
+GAP_FALSE_SHARE = 0.025  # of the annotators named, at most this share by chance
 Z_ONE_SIDED = 1.645  # standard errors of a one-sided test of 5 %
 Z = 1.96  # standard errors on either side of a 95 % interval
 TIE_TOLERANCE = 1e-9  # differences up to this size count as ties
@@ -124,15 +124,6 @@ def _gap(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Inter
     moves = (x - X * n) / n.sum() - (y - Y * r) / r.sum()
     half_width = Z * math.sqrt(float((moves**2).sum()))
     return Interval(X - Y, X - Y - half_width, X - Y + half_width), X, Y
-
-
-def agreement_gap(votes: Votes, inside: NDArray[np.bool_]) -> Interval:
-    """Return the agreement among the other annotators minus their agreement with the marked ones."""
-    others = ~inside
-    group, rest = votes.votes(inside), votes.votes(others)
-    r, n = rest.sum(axis=1), group.sum(axis=1)
-    among = (rest**2).sum(axis=1) - votes.self_agreement(others), r * (r - 1)
-    return _gap(among, ((group * rest).sum(axis=1), n * r))[0]
 
 
 # ---- most frequent answers ----------------------------------------------------------------------------
@@ -265,12 +256,12 @@ def annotator_agreement(votes: Votes) -> AnnotatorAgreement:
     answers, others_answers = np.zeros((N, P)), np.zeros((N, P))
     n_usual, usual, gap = np.zeros(N, np.intp), np.zeros(N), np.zeros(N)
     for annotator, answer, others, pairs in _answers_and_others(votes):
-        agreed, known = (answer * others).sum(axis=1), np.isfinite(pairs)
+        agreed, paired = (answer * others).sum(axis=1), np.isfinite(pairs)
         n += np.bincount(annotator, minlength=N)
         matched += np.bincount(annotator, agreed, minlength=N)
-        n_usual += np.bincount(annotator[known], minlength=N)
-        usual += np.bincount(annotator[known], pairs[known], minlength=N)
-        gap += np.bincount(annotator[known], (agreed - pairs)[known], minlength=N)
+        n_usual += np.bincount(annotator[paired], minlength=N)
+        usual += np.bincount(annotator[paired], pairs[paired], minlength=N)
+        gap += np.bincount(annotator[paired], (agreed - pairs)[paired], minlength=N)
         np.add.at(answers, annotator, answer)
         np.add.at(others_answers, annotator, others)
     size = np.maximum(n, 1)
@@ -282,9 +273,9 @@ def annotator_agreement(votes: Votes) -> AnnotatorAgreement:
     usual, gap = usual / safe_usual, gap / safe_usual
     for annotator, answer, others, pairs in _answers_and_others(votes):
         moves = (answer * others).sum(axis=1) - agreement[annotator]
-        known = np.isfinite(pairs)
-        gaps = (moves + agreement[annotator] - pairs - gap[annotator])[known]
-        gap_squares += np.bincount(annotator[known], gaps**2, minlength=N)
+        paired = np.isfinite(pairs)
+        gaps = (moves + agreement[annotator] - pairs - gap[annotator])[paired]
+        gap_squares += np.bincount(annotator[paired], gaps**2, minlength=N)
         squares += np.bincount(annotator, moves**2, minlength=N)
         # agreement − chance is the mean of Σ_c (y_c − ȳ_c)(o_c − ō_c)
         covariance = ((answer - answers[annotator]) * (others - others_answers[annotator])).sum(axis=1)
