@@ -152,3 +152,8 @@ def test_numbers_come_from_the_other_half():
         for g in range(2):
             inside = rows[members[votes.annotator[rows]] == g]
             np.testing.assert_allclose(tables[g, m], votes.answer[inside].sum(axis=0))
+    # the memberships of a half are those that a search of the other half finds
+    for h in range(2):
+        members = groups._clear(groups._search(Rows.of(votes.on(found.half != h), biases=True)))
+        both = np.stack([members, np.where(members < 0, -1, 1 - members)])
+        assert (both == found.by_half[h]).all(axis=1).any()

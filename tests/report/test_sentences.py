@@ -208,6 +208,9 @@ def test_near_ties_are_adjudicated_and_disagreements_need_labels() -> None:
     assert text.startswith("Adjudicate 2 items")  # 3–2 and 6–4; two labels are too few
     assert list(text.about["items"]) == [0, 3]
     assert sentences.adjudicate_sentence(counts, np.array([1])) is None
+    # two annotators, one against one
+    text = sentences.adjudicate_sentence(np.array([[1, 1], [2, 0], [1, 0]]), np.arange(3))
+    assert str(text).startswith("Adjudicate 1 item: it has 2 or more labels")
     counts = np.array([[5, 0], [5, 0], [3, 2], [3, 2]])
     assert sentences.more_sentence(counts, np.array([0, 1])) is None
     more = str(sentences.more_sentence(counts, np.array([2, 3])))

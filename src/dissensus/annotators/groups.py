@@ -56,7 +56,7 @@ from dissensus.numerics import Array, Indices, Mask, row_shares
 MAX_GROUP_LABELS = 300_000  # with more labels, a sample of the items is examined
 MIN_GROUPED, MIN_MEMBERS = 4, 2  # annotators examined, and members of each group
 SHARPNESS_PRECISION, BIAS_PRECISION = 4.0, 1.0  # of the ridge estimates of a around 1 and of b around 0
-NEWTON_ROUNDS = 12
+NEWTON_ROUNDS = 8
 GROUP_PRIOR, MIN_SHARE = 2.0, 1e-3  # s in (1), and the smallest õ
 START_QUANTILES = (0.15, 0.3, 0.5, 0.7, 0.85)
 EM_ROUNDS, EM_TOLERANCE = 25, 0.01
@@ -105,59 +105,63 @@ def find_groups(votes: Votes, set_aside: Mask | None = None, *, is_scale: bool =
     ``set_aside`` (N,) marks annotators who are not considered, such as spammers; ``is_scale``: the classes
     are ordered.
     """
-    return _find(votes, set_aside, biases=True) or (
-        None if is_scale else _find(votes, set_aside, biases=False)
-    )
-
-
-def _find(votes: Votes, set_aside: Mask | None, biases: bool) -> Groups | None:
-    """Search and test; without ``biases``, groups may differ in these alone, if they are separated."""
     N = votes.sizes[1]
-    half = _halves(votes)
-    votes = _sample(votes)
+    half, votes = _halves(votes), _sample(votes)
     people = np.ones(N, dtype=bool) if set_aside is None else ~set_aside
     people &= np.bincount(votes.annotator, minlength=N) > 0
     if people.sum() < MIN_GROUPED:
         return None
     chosen = np.flatnonzero(people[votes.annotator])
     votes = Votes(votes.item[chosen], votes.annotator[chosen], votes.answer[chosen], votes.sizes)
-    rows, tested = Rows.of(votes, biases), Rows.of(votes, biases=True)
-    parts, tested_parts = ([table.on(half == h) for h in range(2)] for table in (rows, tested))
+    rows = Rows.of(votes, biases=True)
+    tested = [rows.on(half == h) for h in range(2)]
+    for biases in (True,) if is_scale else (True, False):
+        by_half = _search_halves([Rows.of(votes.on(half == h), biases) for h in range(2)])
+        result = None if by_half is None else _test(tested, by_half, biases)
+        if by_half is None or result is None:
+            continue
+        # memberships by all items, from those of the halves
+        start = np.mean([np.where(members < 0, 0.5, members) for members in by_half], axis=0)
+        probability, _ = (rows if biases else Rows.of(votes, biases)).members(start)
+        agreement, gap = result
+        if float(np.mean(probability[people])) > 0.5:  # the larger group first
+            probability, agreement = 1 - probability, agreement[[1, 0, 2]]
+            by_half = np.where(by_half < 0, -1, 1 - by_half)
+        within = float(agreement[0]), float(agreement[1])
+        probability = np.where(people, probability, np.nan)
+        groups = Groups(probability, by_half, half, within, float(agreement[2]), gap)
+        if min(np.sum(groups.group == g) for g in range(2)) >= MIN_MEMBERS:
+            return groups
+    return None
+
+
+def _search_halves(parts: list[Rows]) -> Indices | None:
+    """Return (2, N): groups found without each half; None if the halves do not find the same ones."""
     searched = [_search(part) for part in reversed(parts)]  # without each half
     if searched[0] is None or searched[1] is None:
         return None
     by_half = np.stack([_clear(probability) for probability in searched if probability is not None])
     by_half[1] = _aligned(by_half[0], by_half[1])
-    if _kappa(*by_half) < MIN_GROUP_KAPPA:
+    return by_half if _kappa(*by_half) >= MIN_GROUP_KAPPA else None
+
+
+def _test(parts: list[Rows], by_half: Indices, biases: bool) -> tuple[Array, Interval] | None:
+    """Return the agreement within each group and across, and its gap; None if the groups do not hold."""
+    pairs = list(zip(parts, by_half, strict=True))
+    residuals = _compare([part.pair_sums(members, "residual") for part, members in pairs])
+    answers = _compare([part.pair_sums(members, "answer") for part, members in pairs])
+    if residuals is None or answers is None:
         return None
-    residuals, answers_ = (
-        _compare([part.pair_sums(members, name) for part, members in zip(tested_parts, by_half, strict=True)])
-        for name in ("residual", "answer")
-    )
-    if residuals is None or answers_ is None:
-        return None
-    (_, residual_gap), (agreement, gap) = residuals, answers_
+    (_, residual_gap), (agreement, gap) = residuals, answers
     holds = residual_gap.value * Z >= MIN_Z * (residual_gap.high - residual_gap.value)
     holds = holds or (not biases and _separation(parts, by_half) >= MIN_SEPARATION)
     if not (holds and gap.low > 0 and min(agreement[:2]) > agreement[2]):
         return None
     # agreement by chance, from the answers of each group: copies of random answers are not a group
-    totals = np.sum(
-        [part.answer_totals(members) for part, members in zip(parts, by_half, strict=True)], axis=0
-    )
+    totals = np.sum([part.answer_totals(members) for part, members in pairs], axis=0)
     chance = float(np.prod(row_shares(totals), axis=0).sum())
-    if agreement[2] - chance < MIN_ACROSS * (agreement[:2].max() - chance):
-        return None
-    # memberships by all items, from those of the halves
-    start = np.mean([np.where(members < 0, 0.5, members) for members in by_half], axis=0)
-    probability, _ = rows.members(start)
-    share = float(np.mean(probability[people]))
-    if share > 0.5:  # the larger group first
-        probability, agreement = 1 - probability, agreement[[1, 0, 2]]
-        by_half = np.where(by_half < 0, -1, 1 - by_half)
-    within = float(agreement[0]), float(agreement[1])
-    groups = Groups(np.where(people, probability, np.nan), by_half, half, within, float(agreement[2]), gap)
-    return groups if min(np.sum(groups.group == g) for g in range(2)) >= MIN_MEMBERS else None
+    enough = agreement[2] - chance >= MIN_ACROSS * (agreement[:2].max() - chance)
+    return (agreement, gap) if enough else None
 
 
 def _halves(votes: Votes) -> Indices:
@@ -185,9 +189,10 @@ def _sample(votes: Votes) -> Votes:
 
 @dataclass(frozen=True)
 class Rows:
-    """Answers, one row for each item and annotator, and what is expected of them."""
+    """Answers, one row for each item and annotator, and what is expected of them by these answers."""
 
-    item: Indices
+    item: Indices  # (rows,): index in ``labelled``
+    labelled: Indices  # codes of the items that have rows
     annotator: Indices
     answer: Array  # (rows, classes): y
     others: Array  # (rows, classes): õ, shares of the others' answers
@@ -202,7 +207,9 @@ class Rows:
         others = votes.table[votes.item] - answer
         overall = row_shares(votes.table.sum(axis=0)[None] + 1)
         others = row_shares(others + overall)
-        rows = cls(votes.item, n, answer, others, np.ones(N), np.zeros((N, P)), votes.sizes)
+        labelled, item = np.unique(votes.item, return_inverse=True)
+        sizes = (len(labelled), N, P)
+        rows = cls(item, labelled, n, answer, others, np.ones(N), np.zeros((N, P)), sizes)
         logs = rows.log_shares(others)
         for _ in range(NEWTON_ROUNDS):
             # Newton steps in a, and half of a diagonal one in b: the logits of classes act against each other
@@ -225,11 +232,10 @@ class Rows:
 
     def on(self, items: Mask) -> Self:
         """Select the rows of the marked items."""
-        chosen = np.flatnonzero(items[self.item])
-        _, item = np.unique(self.item[chosen], return_inverse=True)
-        sizes = (int(item.max(initial=-1)) + 1, *self.sizes[1:])
+        chosen = np.flatnonzero(items[self.labelled[self.item]])
+        labelled, item = np.unique(self.labelled[self.item[chosen]], return_inverse=True)
         fields = {name: getattr(self, name)[chosen] for name in ("annotator", "answer", "others")}
-        return replace(self, item=item, sizes=sizes, **fields)
+        return replace(self, item=item, labelled=labelled, sizes=(len(labelled), *self.sizes[1:]), **fields)
 
     @staticmethod
     def log_shares(shares: Array) -> Array:
@@ -296,11 +302,12 @@ class Rows:
                 # (1), without the row's own answer
                 weight = side[self.annotator]
                 group = self.by_item(weight, self.answer)[self.item] - weight[:, None] * self.answer
-                size = np.maximum(group.sum(axis=1, keepdims=True), 1e-9)
+                size = np.maximum(np.einsum("rp->r", group), 1e-9)[:, None]
                 shares = self.others + size / (size + GROUP_PRIOR) * (group / size - mean)
                 logits = np.log(np.maximum(shares, MIN_SHARE)) + bias
-                log_sums = np.log(np.exp(logits).sum(axis=1))
-                logs.append(self.by_annotator((self.answer * logits).sum(axis=1) - log_sums))
+                chance = np.einsum("rp,rp->r", self.answer, logits)
+                chance -= np.log(np.einsum("rp->r", np.exp(logits)))
+                logs.append(self.by_annotator(chance))
             share = float((probability[present].sum() + 1) / (present.sum() + 2))
             log_0, log_1 = logs[0] + math.log(1 - share), logs[1] + math.log(share)
             updated = np.where(present, 1 / (1 + np.exp(np.clip(log_0 - log_1, -30, 30))), 0.5)
@@ -385,7 +392,8 @@ def _separation(parts: list[Rows], by_half: Indices) -> float:
     biases = []
     for part in parts:
         n = np.maximum(part.by_annotator(np.ones(len(part.item))), 1)[:, None]
-        biases.append(np.stack([part.by_annotator(column) for column in part.residual.T], axis=1) / n)
+        residual = replace(part, bias=np.zeros_like(part.bias)).residual
+        biases.append(np.stack([part.by_annotator(column) for column in residual.T], axis=1) / n)
     values = []
     for counted, other, members in zip(biases, biases[::-1], by_half, strict=True):
         direction = other[members == 1].mean(axis=0) - other[members == 0].mean(axis=0)
