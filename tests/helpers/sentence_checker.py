@@ -210,6 +210,7 @@ class Checker:
             rf"(, {NUMBER[1:-1]} in neither)?\)\. Counted on items not used to find them, two members of the "
             rf"smaller group agree on {SHARE} of shared items, two of the larger on {SHARE}, and members of "
             rf"different groups on {SHARE} \(mean difference (\d+) points, 95 % interval (\d+) to (\d+)\)\."
+            r"(?: That is as often as by chance: [^.]*\.)?"
             rf"(?: On {NUMBER} items? that both groups labelled, (.*)\.)? Analyse .*"
         )
         groups = about["groups"]
@@ -265,7 +266,7 @@ class Checker:
         assert (advice is not None) == (value < 0.667)
         ends = (float(low), float(high)) if low else (value, value)
         marks = [(0.8, "high"), (0.667, "enough for tentative conclusions"), (0.2, "low"), (0.0, "slight")]
-        levels = [next((level for mark, level in marks if end >= mark), None) for end in ends]
+        levels = [next((level for mark, level in marks if end >= mark and end > 0), None) for end in ends]
         if min(abs(end - mark) for end in ends for mark, _ in marks) < 0.005:
             return  # the interval is rounded
         if levels[0] is None:
@@ -446,16 +447,18 @@ class Checker:
 
     def check_standing(self, about: Any) -> None:
         value, n, low, high, _, items, usual, gap, bottom, top = self.parsed(
-            rf"agrees with another annotator on {SHARE} of {NUMBER} items? "
-            rf"\(95 % interval {SHARE} to {SHARE}\)"
+            rf"agrees with another annotator on {SHARE} of {NUMBER} items?"
+            rf"(?: \(95 % interval {SHARE} to {SHARE}\))?"
             rf"(?:; on (the same items|{NUMBER} of these items), two others agree on {SHARE} \(difference "
             r"([+-]\d+) points, 95 % interval ([+-]\d+) to ([+-]\d+)\))?"
         )
         row = self.standings[about["annotator"]]
         assert whole(n) == row["n"]
         self.share(value, row["agreement"])
-        self.share(low, max(row["agreement"] - 1.96 * row["error"], 0.0))
-        self.share(high, min(row["agreement"] + 1.96 * row["error"], 1.0))
+        assert (low is not None) == (row["n"] > 1)
+        if low:
+            self.share(low, max(row["agreement"] - 1.96 * row["error"], 0.0))
+            self.share(high, min(row["agreement"] + 1.96 * row["error"], 1.0))
         assert (usual is not None) == (row["n_usual"] > 1)
         if usual:
             assert row["n_usual"] == (row["n"] if items is None else whole(items))
@@ -466,8 +469,8 @@ class Checker:
 
     def check_bias(self, about: Any) -> None:
         name, points, often, grades, higher, reach = self.parsed(
-            rf"answers (?:{NAME} (\d+) points (more|less) often|([\d.]+) grades (higher|lower)) than the "
-            r"others of the same items \(± ([\d.]+)\)"
+            rf"answers (?:{NAME} (\d+) points (more|less) often|([\d.]+) (higher|lower) on the scale) than "
+            r"the others of the same items \(± ([\d.]+)\)"
         )
         assert self.ordinal == (name is None)
         moves = []
@@ -499,16 +502,22 @@ class Checker:
     def check_member(self, about: Any) -> None:
         self.parsed(rf"belongs to the smaller group \(probability {SHARE}\)")
 
+    def check_constant(self, about: Any) -> None:
+        name, n = self.parsed(rf"answers {NAME} to all {NUMBER} items")
+        given = {p for _, who, p in self.rows if who == about["annotator"]}
+        assert given == {self.names.index(name)}
+        assert whole(n) == sum(about["annotator"] in answers for answers in self.answers.values()) >= 5
+
     def check_blind(self, about: Any) -> None:
-        pattern = rf"labels hardly depend on the item \(agreement expected by chance: {SHARE}\)"
+        pattern = rf"agrees with the others hardly more often than by chance \({SHARE}\)"
         row = self.standings[about["annotator"]]
         self.share(*self.parsed(pattern), row["chance"])
         assert row["agreement"] - row["chance"] <= self.usual_excess / 2 + 1e-9
 
     def check_undecided(self, about: Any) -> None:
         n, shared, chance, _, _, needed = self.parsed(
-            rf"{NUMBER} labels?: (?:shares {NUMBER} items? with others|agreement with the others is not "
-            rf"significantly above the {SHARE} expected by chance|the labels fit the smaller group with "
+            rf"{NUMBER} labels?: (?:all labels are alike|shares {NUMBER} items? with others|"
+            rf"agreement with the others is not significantly above the {SHARE} expected by chance|the labels fit the smaller group with "
             rf"probability {SHARE}|the labels are random with probability {SHARE})"
             rf"(?:; about {NUMBER} labels on items that others label too are usually enough here)?"
         )

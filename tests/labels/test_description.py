@@ -228,7 +228,7 @@ def test_notes_on_repeated_rows_and_gold() -> None:
 
 
 def test_reading_of_alpha() -> None:
-    words = {0.85: "is high", 0.7: "tentative", 0.3: "is low", 0.0: "is slight"}
+    words = {0.85: "is high", 0.7: "tentative", 0.3: "is low", 0.1: "is slight", 0.0: "not clearly above"}
     for alpha, text in (words | {-0.01: "below chance", math.nan: "cannot"}).items():
         assert text in reading(alpha)
     # the words follow the interval

@@ -178,6 +178,7 @@ def split_by_hand(n_items: int) -> Groups:
         (0.9, 0.9),
         0.5,
         Interval(0.4, 0.3, 0.5),
+        True,
     )
 
 
@@ -196,7 +197,7 @@ def test_the_words_of_groups() -> None:
     lower = np.stack([np.tile([0.0, 0, 1], (8, 1)), np.tile([0.0, 1, 0], (8, 1))])
     lower[1, 0] = [0, 0, 1]
     name, words = sentences.habit(lower, ABC, np.array([1.0, 2.0, 3.0]))
-    assert (name, words) == ("stricter", "its mean grade is 2.12, that of the larger group 3.00")
+    assert (name, words) == ("lower grades", "its mean grade is 2.12, that of the larger group 3.00")
     name, words = sentences.habit(lower, ABC, None)
     assert (name, words) == ("more often ‘b’", f"it answers ‘b’ more often: 88{NB}% against 0{NB}%")
 
@@ -295,6 +296,9 @@ def test_evidence_on_one_annotator_needs_its_condition() -> None:
     swapped = with_sixth(lambda truth, rng: {"a": "b", "b": "a", "c": "c"}[truth])
     assert "items that the others label" in str(sentences.rule_sentence(Votes.of(swapped), 5, ABC))
     assert sentences.rule_sentence(Votes.of(with_sixth(careful)), 5, ABC) is None
+    constant = Votes.of(with_sixth(lambda truth, rng: "b"))
+    assert sentences.constant_sentence(constant, 5, ABC) == "answers ‘b’ to all 60 items"
+    assert sentences.constant_sentence(constant, 4, ABC) is None
 
 
 def test_a_column_explained_by_chance_is_not_mentioned() -> None:
@@ -321,7 +325,7 @@ def test_biases_are_withheld_if_their_interval_contains_zero() -> None:
     assert sentences.bias_sentence(0, "hate", 0.004, 0.001) is None  # 0 points
     text = "answers ‘hate’ 16 points more often than the others of the same items (± 5)"
     assert sentences.bias_sentence(0, "hate", 0.16, 0.05) == text
-    assert sentences.bias_words("", -0.52, 0.1) == "0.5 grades lower"
+    assert sentences.bias_words("", -0.52, 0.1) == "0.5 lower on the scale"
 
 
 def test_only_five_annotators_are_named() -> None:

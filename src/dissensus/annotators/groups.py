@@ -23,8 +23,8 @@ exchanged. Both tests together must show that, over pairs of annotators of the s
 
 * residuals agree within groups more than across: mean e_n · e_n′ within − across > 0, by ``MIN_Z`` standard
   errors over items;
-* answers do so too, in each group, and in both with a 95 % interval above 0;
-* members of different groups agree more than by chance, by at least ``MIN_ACROSS`` of what members of one do;
+* answers do so too, in each group, and in both with a 95 % interval above 0; members of one group agree above
+  chance at least ``MIN_WITHIN`` times as much as those of the other;
 * the two halves find the same groups: Cohen's κ of the memberships is at least ``MIN_GROUP_KAPPA``.
 
 Otherwise, unless classes are ordered, the search is repeated without biases (b = 0), as groups may also
@@ -34,7 +34,10 @@ annotator along the difference of the groups, means μ_g and variances σ_g², c
 Ashman's D = √2 |μ_1 − μ_0| / √(σ_0² + σ_1²) is at least ``MIN_SEPARATION`` (2.7 for a halved normal
 distribution).
 
-If both fail, there are no groups. Nothing is random but the division of the items, which has a fixed seed.
+If both fail, there are no groups. A continuum of views can be divided too: the test says that the two parts
+differ, not that there is nothing between them. If members of different groups agree only as often as by
+chance, one of the groups may consist of copies of random answers (``is_related``). Nothing is random but the
+division of the items, which has a fixed seed.
 """
 
 from __future__ import annotations
@@ -46,27 +49,29 @@ from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from dissensus.evaluate.bootstrap import Interval
 from dissensus.evaluate.group_agreement import Votes, Z
 from dissensus.models.hpgm.sampler import softmax
 from dissensus.numerics import Array, Indices, Mask, row_shares
 
-MAX_GROUP_LABELS = 300_000  # with more labels, a sample of the items is examined
+MAX_GROUP_CELLS = 1_500_000  # answers × classes; with more, a sample of the items is examined
 MIN_GROUPED, MIN_MEMBERS = 4, 2  # annotators examined, and members of each group
 SHARPNESS_PRECISION, BIAS_PRECISION = 4.0, 1.0  # of the ridge estimates of a around 1 and of b around 0
 NEWTON_ROUNDS = 8
+MIN_PRODUCT = 1e-9  # of residuals; below it they are all 0
 GROUP_PRIOR, MIN_SHARE = 2.0, 1e-3  # s in (1), and the smallest õ
 START_QUANTILES = (0.15, 0.3, 0.5, 0.7, 0.85)
 EM_ROUNDS, EM_TOLERANCE = 25, 0.01
 FIRST_ROUNDS, CONTINUED_STARTS = 5, 3
 CLEAR_PROBABILITY = 0.8  # of a group; others are set aside in the test
 MEMBER_PROBABILITY = 0.9  # of members of a group in the result
-MIN_Z = 2.5  # standard errors of the difference of residual products
+MIN_Z = 3.0  # standard errors of the difference of residual products
 MIN_GROUP_KAPPA = 0.4  # of the memberships found on the two halves
 MIN_SEPARATION = 5.0  # of the biases of two groups that differ in nothing else
-MIN_ACROSS = 0.2  # of the agreement above chance within groups, needed across
+MIN_WITHIN = 0.5  # of the agreement above chance within the other group
+MIN_RELATED = 0.2  # of the agreement above chance within groups; less across is by chance
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ class Groups:
     within: tuple[float, float]  # probability that two members of a group agree on an item
     across: float  # probability that members of different groups agree on an item
     gap: Interval  # mean of ``within`` − ``across``
+    is_related: bool  # False: members of different groups agree as often as by chance
 
     @property
     def group(self) -> Indices:
@@ -113,24 +119,27 @@ def find_groups(votes: Votes, set_aside: Mask | None = None, *, is_scale: bool =
         return None
     chosen = np.flatnonzero(people[votes.annotator])
     votes = Votes(votes.item[chosen], votes.annotator[chosen], votes.answer[chosen], votes.sizes)
-    rows = Rows.of(votes, biases=True)
-    tested = [rows.on(half == h) for h in range(2)]
+    tested = [Rows.of(votes.on(half == h), biases=True) for h in range(2)]
     for biases in (True,) if is_scale else (True, False):
-        by_half = _search_halves([Rows.of(votes.on(half == h), biases) for h in range(2)])
+        parts = tested if biases else [Rows.of(votes.on(half == h), biases) for h in range(2)]
+        by_half = _search_halves(parts)
         result = None if by_half is None else _test(tested, by_half, biases)
         if by_half is None or result is None:
             continue
         # memberships by all items, from those of the halves
         start = np.mean([np.where(members < 0, 0.5, members) for members in by_half], axis=0)
-        probability, _ = (rows if biases else Rows.of(votes, biases)).members(start)
-        agreement, gap = result
-        if float(np.mean(probability[people])) > 0.5:  # the larger group first
+        rows = Rows.of(votes, biases)
+        probability, _ = rows.members(start)
+        agreement, gap, is_related = result
+        n_answers = rows.by_annotator(np.ones(len(rows.item)))
+        if np.average(probability, weights=n_answers) > 0.5:  # the larger group first
             probability, agreement = 1 - probability, agreement[[1, 0, 2]]
             by_half = np.where(by_half < 0, -1, 1 - by_half)
         within = float(agreement[0]), float(agreement[1])
         probability = np.where(people, probability, np.nan)
-        groups = Groups(probability, by_half, half, within, float(agreement[2]), gap)
-        if min(np.sum(groups.group == g) for g in range(2)) >= MIN_MEMBERS:
+        groups = Groups(probability, by_half, half, within, float(agreement[2]), gap, is_related)
+        same = min(_kappa(groups.group, members) for members in by_half) >= MIN_GROUP_KAPPA
+        if same and min(np.sum(groups.group == g) for g in range(2)) >= MIN_MEMBERS:
             return groups
     return None
 
@@ -145,8 +154,11 @@ def _search_halves(parts: list[Rows]) -> Indices | None:
     return by_half if _kappa(*by_half) >= MIN_GROUP_KAPPA else None
 
 
-def _test(parts: list[Rows], by_half: Indices, biases: bool) -> tuple[Array, Interval] | None:
-    """Return the agreement within each group and across, and its gap; None if the groups do not hold."""
+def _test(parts: list[Rows], by_half: Indices, biases: bool) -> tuple[Array, Interval, bool] | None:
+    """Return the agreement within each group and across, its gap, and whether that across is above chance.
+
+    None if the groups do not hold.
+    """
     pairs = list(zip(parts, by_half, strict=True))
     residuals = _compare([part.pair_sums(members, "residual") for part, members in pairs])
     answers = _compare([part.pair_sums(members, "answer") for part, members in pairs])
@@ -157,11 +169,13 @@ def _test(parts: list[Rows], by_half: Indices, biases: bool) -> tuple[Array, Int
     holds = holds or (not biases and _separation(parts, by_half) >= MIN_SEPARATION)
     if not (holds and gap.low > 0 and min(agreement[:2]) > agreement[2]):
         return None
-    # agreement by chance, from the answers of each group: copies of random answers are not a group
+    # agreement by chance, from the answers of each group
     totals = np.sum([part.answer_totals(members) for part, members in pairs], axis=0)
     chance = float(np.prod(row_shares(totals), axis=0).sum())
-    enough = agreement[2] - chance >= MIN_ACROSS * (agreement[:2].max() - chance)
-    return (agreement, gap) if enough else None
+    within = agreement[:2] - chance
+    if within.min() < MIN_WITHIN * within.max():
+        return None
+    return agreement, gap, abs(agreement[2] - chance) >= MIN_RELATED * within.max()
 
 
 def _halves(votes: Votes) -> Indices:
@@ -179,11 +193,11 @@ def _halves(votes: Votes) -> Indices:
 
 def _sample(votes: Votes) -> Votes:
     """Return the votes on evenly spaced items if there are very many."""
-    M, n = votes.sizes[0], len(votes.item)
-    if n <= MAX_GROUP_LABELS:
+    M, n = votes.sizes[0], len(votes.item) * votes.sizes[2]
+    if n <= MAX_GROUP_CELLS:
         return votes
     chosen = np.zeros(M, dtype=bool)
-    chosen[np.linspace(0, M - 1, max(1, M * MAX_GROUP_LABELS // n)).astype(np.intp)] = True
+    chosen[np.linspace(0, M - 1, max(1, M * MAX_GROUP_CELLS // n)).astype(np.intp)] = True
     return votes.on(chosen)
 
 
@@ -191,8 +205,7 @@ def _sample(votes: Votes) -> Votes:
 class Rows:
     """Answers, one row for each item and annotator, and what is expected of them by these answers."""
 
-    item: Indices  # (rows,): index in ``labelled``
-    labelled: Indices  # codes of the items that have rows
+    item: Indices  # (rows,): codes of the items that have rows
     annotator: Indices
     answer: Array  # (rows, classes): y
     others: Array  # (rows, classes): õ, shares of the others' answers
@@ -209,7 +222,7 @@ class Rows:
         others = row_shares(others + overall)
         labelled, item = np.unique(votes.item, return_inverse=True)
         sizes = (len(labelled), N, P)
-        rows = cls(item, labelled, n, answer, others, np.ones(N), np.zeros((N, P)), sizes)
+        rows = cls(item, n, answer, others, np.ones(N), np.zeros((N, P)), sizes)
         logs = rows.log_shares(others)
         for _ in range(NEWTON_ROUNDS):
             # Newton steps in a, and half of a diagonal one in b: the logits of classes act against each other
@@ -229,13 +242,6 @@ class Rows:
             bias = rows.bias + np.clip(0.5 * step, -1, 1)
             rows = replace(rows, bias=bias - bias.mean(axis=1, keepdims=True))
         return rows
-
-    def on(self, items: Mask) -> Self:
-        """Select the rows of the marked items."""
-        chosen = np.flatnonzero(items[self.labelled[self.item]])
-        labelled, item = np.unique(self.labelled[self.item[chosen]], return_inverse=True)
-        fields = {name: getattr(self, name)[chosen] for name in ("annotator", "answer", "others")}
-        return replace(self, item=item, labelled=labelled, sizes=(len(labelled), *self.sizes[1:]), **fields)
 
     @staticmethod
     def log_shares(shares: Array) -> Array:
@@ -274,6 +280,8 @@ class Rows:
         residual = self.residual
         table = csr_array((residual.ravel(), (np.repeat(self.annotator, P), columns)), shape=(N, M * P))
         alone = self.by_annotator((residual**2).sum(axis=1))
+        if not alone.any():
+            return []
         scale = 1 / np.sqrt(alone + np.median(alone[alone > 0]))
 
         def product(vector: Array) -> Array:
@@ -282,7 +290,12 @@ class Rows:
 
         operator = LinearOperator((N, N), matvec=product, dtype=np.float64)
         start = np.cos(np.arange(N))  # any vector that no group is orthogonal to
-        values, vectors = eigsh(operator, k=min(2, N - 1), which="LA", v0=start, tol=1e-6)
+        if np.abs(product(start)).max() < MIN_PRODUCT:
+            return []
+        try:
+            values, vectors = eigsh(operator, k=min(2, N - 1), which="LA", v0=start, tol=1e-6)
+        except ArpackNoConvergence as error:
+            values, vectors = np.real(error.eigenvalues), np.real(error.eigenvectors)
         return [np.round(vectors[:, i] * scale, 9) for i in np.argsort(-values)]
 
     @cached_property

@@ -27,10 +27,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotators.groups import Groups, find_groups
+from dissensus.annotators.groups import Groups
 from dissensus.annotators.judge_detection import are_models
 from dissensus.annotators.sentences import Sentence, check_sentence, close_items, count, quoted
-from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, compute_verdicts, require_draws
+from dissensus.annotators.verdicts import (
+    DIFFERS,
+    ERROR,
+    SPAM,
+    AnnotatorVerdicts,
+    compute_verdicts,
+    require_draws,
+    searched_groups,
+)
 from dissensus.errors import bad_parameter
 from dissensus.evaluate.group_agreement import AnnotatorAgreement, Votes, annotator_agreement, most_frequent
 from dissensus.labels import as_annotations
@@ -164,8 +172,11 @@ def collect_findings(
         verdicts = compute_verdicts(model, annotations)
     votes = Votes.of(annotations)
     agreed, is_scale = annotator_agreement(votes), annotations.label_type == "ordinal"
-    groups = find_groups(votes, agreed.outliers, is_scale=is_scale) if verdicts is None else verdicts.groups
-    return Findings(model, annotations, intervals, verdicts, votes, agreed, groups)
+    if verdicts is not None:
+        return Findings(model, annotations, intervals, verdicts, votes, agreed, verdicts.groups)
+    spammers = np.zeros(annotations.n_annotators, dtype=bool)
+    groups = searched_groups(votes, agreed, spammers, is_scale)
+    return Findings(model, annotations, intervals, None, votes, agreed, groups)
 
 
 # ---- gain of a label ----------------------------------------------------------------------------------
@@ -231,9 +242,11 @@ def allocate(now: Array, n: Array, budget: int, limit: NDArray[np.int64]) -> NDA
 
 
 def may_be_asked(annotations: Annotations, verdicts: AnnotatorVerdicts | None) -> Mask:
-    """Return (N,): humans without a verdict of spam or systematic error."""
+    """Return (N,): humans without a verdict of spam or systematic error, and who do not differ otherwise."""
     people = ~are_models(annotations)
-    return people if verdicts is None else people & (verdicts.verdict != SPAM) & (verdicts.verdict != ERROR)
+    if verdicts is None:
+        return people
+    return people & ~np.isin(verdicts.verdict.astype(str), (SPAM, ERROR, DIFFERS))
 
 
 def people_left(annotations: Annotations, people: Mask) -> NDArray[np.int64]:

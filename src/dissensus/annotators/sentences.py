@@ -14,7 +14,8 @@ there. The kinds and their conditions:
   significantly more, or less, than the others on the same items.
 * ``standing``: agreement of one annotator with the others, and of two others on the same items. ``bias`` is
   withheld if its interval contains 0; ``blind`` (labels hardly depend on the item) if agreement above chance
-  is more than half of the usual; ``rule`` (one class in place of another) below half of the items;
+  is more than half of the usual; ``constant`` needs the same answer to
+  five items or more; ``rule`` (one class in place of another) below half of the items;
   ``undecided`` if agreement is significantly above chance and all probabilities are clear.
 * ``overturned``: labels of an item, and reasons for the model's answer; only those that the labels confirm.
 * ``cluster``: items and the labels they received.
@@ -53,7 +54,7 @@ MIN_ALPHA = 0.667  # Krippendorff's α below which one label per item is not eno
 MAJORITY = 0.5
 MIN_CRAMERS_V, MIN_RESIDUAL = 0.1, 2.0  # of a column associated with groups; standardised residual
 MIN_LABELS_TO_ADJUDICATE, MAX_TIE_GAP = 4, 0.2  # of an item; gap between the shares of its two top answers
-MIN_CONTRAST_ITEMS = 4
+MIN_CONTRAST_ITEMS, MIN_CONSTANT_ITEMS = 4, 5
 MAX_LABEL_RATIO = 0.9  # labels per item, over those of other items, that count as fewer
 
 
@@ -338,7 +339,7 @@ def habit(tables: Array, names: Sequence[str], values: Array | None) -> tuple[st
         if abs(value) <= Z_95 * error:
             return "", ""
         name, means = (
-            "more lenient" if value > 0 else "stricter",
+            "higher grades" if value > 0 else "lower grades",
             [float((x @ values).mean()) for x in (first, second)],
         )
         return name, f"its mean grade is {means[1]:.2f}, that of the larger group {means[0]:.2f}"
@@ -375,6 +376,11 @@ def groups_sentence(groups: Groups | None, labels: Annotations) -> Sentence | No
         f"{percent(groups.within[0])}, and members of different groups on {percent(groups.across)} (mean "
         f"difference {100 * groups.gap.value:.0f} points, 95\u00a0% interval {low:.0f} to {high:.0f})."
     )
+    if not groups.is_related:
+        text += (
+            " That is as often as by chance: the members of one group may copy random answers, or answer "
+            "another question."
+        )
     if words:
         text += f" On {count(n, 'item')} that both groups labelled, {words}."
     text += " Analyse the groups separately, or state in the guidelines which answer is right."
@@ -427,24 +433,23 @@ def standing_sentence(n: int, agreement: AnnotatorAgreement) -> Sentence | None:
     if not agreement.n[n]:
         return None
     value, low, high = agreement.interval(n)
-    text = (
-        f"agrees with another annotator on {percent(value)} of {count(int(agreement.n[n]), 'item')} "
-        f"(95\u00a0% interval {percent(low)} to {percent(high)})"
-    )
+    text = f"agrees with another annotator on {percent(value)} of {count(int(agreement.n[n]), 'item')}"
+    if agreement.n[n] > 1:
+        text += f" (95\u00a0% interval {percent(low)} to {percent(high)})"
     if agreement.n_usual[n] > 1:
         gap, reach = 100 * float(agreement.gap[n]), 100 * Z_95 * float(agreement.gap_error[n])
         same = "the same items"
         if agreement.n_usual[n] < agreement.n[n]:
             same = f"{int(agreement.n_usual[n]):,} of these items"
         text += (
-            f"; on {same}, two others agree on {percent(float(agreement.usual[n]))} (difference {gap:+.0f} "
-            f"points, 95\u00a0% interval {gap - reach:+.0f} to {gap + reach:+.0f})"
+            f"; on {same}, two others agree on {percent(float(agreement.usual[n]))} (difference "
+            f"{round(gap):+d} points, 95\u00a0% interval {round(gap - reach):+d} to {round(gap + reach):+d})"
         )
     return Sentence(text, "standing", annotator=n)
 
 
 def bias_words(class_name: str, bias: float, error: float) -> str:
-    """Return ``‘hate’ 16 points more often`` or ``0.5 grades lower``; empty if the interval contains 0."""
+    """Return ``‘hate’ 16 points more often`` or ``0.5 lower on the scale``; empty if 0 is in the interval."""
     if not abs(bias) > error:
         return ""
     if class_name:
@@ -454,8 +459,8 @@ def bias_words(class_name: str, bias: float, error: float) -> str:
             if round(100 * abs(bias))
             else ""
         )
-    words = f"{abs(bias):.1f} grades {'higher' if bias > 0 else 'lower'}"
-    return words if round(abs(bias), 1) else ""
+    higher = "higher" if bias > 0 else "lower"
+    return f"{abs(bias):.1f} {higher} on the scale" if round(abs(bias), 1) else ""
 
 
 def bias_sentence(n: int, class_name: str, bias: float, error: float) -> Sentence | None:
@@ -474,13 +479,22 @@ def member_sentence(n: int, probability: float) -> Sentence:
     )
 
 
+def constant_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:
+    """Report that an annotator gives the same answer to every one of at least five items."""
+    answers = votes.votes(is_member(votes, np.array([n]))).sum(axis=0)
+    if answers.sum() < MIN_CONSTANT_ITEMS - 0.5 or (answers > 0).sum() > 1:
+        return None
+    text = f"answers {quoted(names[int(answers.argmax())])} to all {count(round(answers.sum()), 'item')}"
+    return Sentence(text, "constant", annotator=n)
+
+
 def blind_sentence(n: int, agreement: AnnotatorAgreement, usual_excess: float) -> Sentence | None:
     """Report that labels hardly depend on the item, if agreement is near chance."""
     excess = float(agreement.agreement[n] - agreement.chance[n])
     if not agreement.n[n] or not excess <= MAJORITY * usual_excess:
         return None
     chance = percent(float(agreement.chance[n]))
-    text = f"labels hardly depend on the item (agreement expected by chance: {chance})"
+    text = f"agrees with the others hardly more often than by chance ({chance})"
     return Sentence(text, "blind", annotator=n)
 
 
@@ -491,6 +505,8 @@ def undecided_sentence(
     labels, reason = count(n_labels, "label"), ""
     if agreement.n[n] <= 2:
         reason = f"shares {count(int(agreement.n[n]), 'item')} with others"
+    elif agreement.chance[n] > 1 - 1e-9:
+        reason = "all labels are alike"
     elif not agreement.depends[n]:
         chance = percent(float(agreement.chance[n]))
         reason = f"agreement with the others is not significantly above the {chance} expected by chance"

@@ -67,6 +67,7 @@ MIN_RULE_GRADES = 2  # distance of the classes of a rule if they are ordered; le
 GOLD_ERROR_RATIO = 0.5  # of the usual accuracy on gold labels
 MIN_VERDICT_DRAWS, MAX_VERDICT_CELLS = 12, 1_000_000  # draws used, and entries of π in them
 VERDICT_RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
+MIN_ASIDE = 3  # annotators set aside who may be a group
 ANSWERS_PER_CHUNK = 1 << 18  # answers examined at a time
 ANNOTATORS_FILE = "annotators.csv"
 NO_GROUPS = "The labels show no groups of annotators who answer differently."
@@ -203,7 +204,8 @@ class AnnotatorVerdicts(TableResult):
         return f"AnnotatorVerdicts({counts})"
 
 
-VERDICT_COLUMNS = tuple(field.name for field in fields(AnnotatorVerdicts))[:-4]
+FIELDS = [field.name for field in fields(AnnotatorVerdicts)]
+VERDICT_COLUMNS = tuple(FIELDS[: FIELDS.index("evidence") + 1])
 
 
 def annotator_verdicts(
@@ -251,11 +253,13 @@ def compute_verdicts(model: HPGM, gold: Annotations | None, interval: float = 0.
     even = spam_evidence(model.draws_, model.learned_rows_, model.annotator_weights_, model.seed)
     spam = spam_probability(even)
     error = np.maximum(rule_probability(votes, is_scale), gold_error_probability(gold, N))
-    groups = find_groups(votes, agreement.outliers | (np.maximum(spam, error) > 0.5), is_scale=is_scale)
+    groups = searched_groups(votes, agreement, np.maximum(spam, error) > 0.5, is_scale)
     has_gold = gold is not None and gold.gold is not None
     minority = np.zeros(N) if has_gold else minority_probability(groups, labels.annotator_load)
     error = (1 - spam) * error
     verdict, probability = decide_verdicts(spam, minority, error, agreement)
+    if groups is not None and not groups.is_related:
+        verdict[groups.group == 1], probability[groups.group == 1] = UNDECIDED, np.nan
     # from all draws, or a subset if the crowd is large
     n_draws = max(MIN_VERDICT_DRAWS, MAX_VERDICT_CELLS // model.draws_.matrices[0].size)
     n_draws = min(n_draws, len(model.draws_))
@@ -278,9 +282,25 @@ def compute_verdicts(model: HPGM, gold: Annotations | None, interval: float = 0.
     return verdicts
 
 
+def searched_groups(
+    votes: Votes, agreement: AnnotatorAgreement, aside: Mask, is_scale: bool
+) -> Groups | None:
+    """Look for groups without outliers and those set ``aside``, then among all annotators.
+
+    Opposed groups agree with each other as little as random answers do; if most annotators seem to be
+    outliers, they are searched too.
+    """
+    outliers = aside | agreement.outliers
+    first = outliers if outliers.mean() < 0.5 else aside
+    groups = find_groups(votes, first, is_scale=is_scale)
+    if groups is None and first.sum() >= MIN_ASIDE:
+        return find_groups(votes, is_scale=is_scale)
+    return groups
+
+
 def minority_probability(groups: Groups | None, load: NDArray[np.int64]) -> Array:
     """Return (N,): probability of the smaller group; 0 if the groups have similar shares of the labels."""
-    if groups is None:
+    if groups is None or not groups.is_related:
         return np.zeros(len(load))
     larger, smaller = (load[groups.group == g].sum() for g in range(2))
     is_minority = smaller < SMALLER_GROUP_RATIO * larger
@@ -317,8 +337,8 @@ def confusion_halves(votes: Votes) -> Array:
     for first in range(0, len(votes.item), ANSWERS_PER_CHUNK):
         rows = slice(first, first + ANSWERS_PER_CHUNK)
         item, annotator, answer = votes.item[rows], votes.annotator[rows], votes.answer[rows].toarray()
-        theirs, mine = most_frequent(votes.table[item] - answer), answer.argmax(axis=1)
-        clear = theirs >= 0
+        theirs, mine = most_frequent(votes.table[item] - answer), most_frequent(answer)
+        clear = (theirs >= 0) & (mine >= 0)
         np.add.at(tables, (half[item[clear]], annotator[clear], theirs[clear], mine[clear]), 1)
     return tables
 
@@ -388,8 +408,9 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
     needed = labels_needed(agreement)
     for n, verdict in enumerate(verdicts.verdict):
         reason: Sentence | None = None
+        constant = sentences.constant_sentence(votes, n, names) if not agreement.depends[n] else None
         if verdict == SPAM:
-            reason = sentences.blind_sentence(n, agreement, usual_excess)
+            reason = constant or sentences.blind_sentence(n, agreement, usual_excess)
         elif verdict == ERROR:
             reason = sentences.rule_sentence(votes, n, names)
         elif verdict == MINORITY:
@@ -403,13 +424,17 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
             by_model = "the verdict comes from the model, and no single pattern in the raw labels shows it"
             reason = Sentence(by_model, "finding")
         bias = sentences.bias_sentence(n, verdicts.bias_of[n], verdicts.bias[n], verdicts.bias_error[n])
-        parts = [part for part in (reason, sentences.standing_sentence(n, agreement), bias) if part]
+        constant = None if reason is constant else constant
+        parts = [part for part in (constant, reason, sentences.standing_sentence(n, agreement), bias) if part]
         verdicts.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
 
 
 def labels_needed(agreement: AnnotatorAgreement) -> int | None:
     """Return the labels after which agreement as usual here would be significant; None if it never is."""
     excess = agreement.agreement - agreement.chance
+    shared = excess[agreement.n > 2]
+    if len(shared) < 2 or shared.mean() * np.sqrt(len(shared)) <= Z_ONE_SIDED * shared.std(ddof=1):
+        return None
     positive = (agreement.n > 2) & (excess > 0) & (agreement.excess_error > 0)
     if not positive.any():
         return None
@@ -419,12 +444,12 @@ def labels_needed(agreement: AnnotatorAgreement) -> int | None:
 
 
 def read_verdicts(run: Path) -> tuple[dict[str, list[Any]], str] | None:
-    """Return the saved verdicts of a finished run as columns, and its groups as text; None if it has none."""
+    """Return the saved verdicts of a finished run as columns and in words; None if it has none."""
     table = run / ANNOTATORS_FILE
     if not is_result_directory(run) or not table.is_file():
         return None
-    groups = read_summary(run).get("groups")
-    if not isinstance(groups, str):
+    words = read_summary(run).get("people")
+    if not isinstance(words, str):
         return None
     rows = read_rows(table)
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in VERDICT_COLUMNS}
@@ -434,4 +459,4 @@ def read_verdicts(run: Path) -> tuple[dict[str, list[Any]], str] | None:
         else:
             integers = name in ("n_labels", "group")
             columns[name] = [int(text) if integers else float(text or "nan") for text in columns[name]]
-    return columns, groups
+    return columns, words

@@ -207,11 +207,6 @@ class AnnotatorAgreement:
     gap_error: Array  # standard error of gap, over items
 
     @cached_property
-    def median(self) -> float:
-        """Median agreement; NaN if no two annotators share an item."""
-        return median(self.agreement)
-
-    @cached_property
     def differs(self) -> NDArray[np.bool_]:
         """(annotators,): whether the annotator agrees clearly less with the others than they do.
 

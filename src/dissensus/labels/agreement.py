@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.intp]
 Level = Literal["nominal", "ordinal", "interval", "jaccard", "masi"]
-ALPHA_THRESHOLDS = (0.0, 0.2, 0.667, 0.8)
+ALPHA_THRESHOLDS = (0.2, 0.667, 0.8)
 ALPHA_LEVELS = ("below chance", "slight", "low", "enough for tentative conclusions", "high")
 SET_LEVELS = ("jaccard", "masi")
 
@@ -295,7 +295,7 @@ def reading(value: float, low: float = math.nan, high: float = math.nan) -> str:
         return "cannot be computed: no two labels to compare, or one class only"
     if math.isnan(low) or math.isnan(high):
         low = high = value
-    levels = [sum(end >= threshold for threshold in ALPHA_THRESHOLDS) for end in (low, high)]
+    levels = [(end > 0) + sum(end >= threshold for threshold in ALPHA_THRESHOLDS) for end in (low, high)]
     if levels[0] == 0:
         return "agreement is below chance" if high < 0 else "agreement is not clearly above chance"
     words = [ALPHA_LEVELS[level] for level in levels]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array, Indices
 from dissensus.report import Content
 from dissensus.report.clusters import group_rows
-
-if TYPE_CHECKING:
-    pass
 
 MAX_COLUMN_VALUES = 12  # rows in the table of an annotator column
 MAX_PAIR_ANNOTATORS, MIN_PAIR_ITEMS = 60, 3  # annotators in the agreement matrix; shared items of a pair

@@ -102,8 +102,8 @@ def write_run(
                 evidence = {"verdicts": verdicts, "description": described, "held_out": run.held_out}
                 settings = {"command": origin["command"], "progress": progress, "run": str(directory)}
                 steps, missing = _write_page(run, folder / REPORT, settings | evidence | dict(page))
-        groups = None if verdicts is None else verdicts.in_words()
-        findings = {"groups": groups, "next_steps": steps, "seconds": seconds, "report_missing": missing}
+        people = None if verdicts is None else verdicts.in_words()
+        findings = {"people": people, "next_steps": steps, "seconds": seconds, "report_missing": missing}
         return results.write_summary(folder, summary(run, described) | origin | findings)
 
 

@@ -117,7 +117,7 @@ function annotatorPresets() {
     spam: "The labels do not depend on the items, as if chosen at random. Exclude them.",
     "minority view": "Members of a smaller group that answers differently on the same items: another view, not carelessness. Keep the labels.",
     "systematic error": "The labels exchange classes. Ask whether the task was misunderstood, or keys were swapped.",
-    differs: "They agree clearly less with the others than two others do on the same items, and no group explains it. Talk to them.",
+    differs: "They agree clearly less with the others than two others do on the same items, and no other verdict explains it. Talk to them.",
     typical: "Nothing in the labels speaks against these annotators.",
     "cannot tell": "The labels do not show enough for a verdict; the evidence says how many are usually enough.",
   };
