@@ -517,8 +517,9 @@ class Checker:
     def check_undecided(self, about: Any) -> None:
         n, shared, chance, _, _, needed = self.parsed(
             rf"{NUMBER} labels?: (?:all labels are alike|shares {NUMBER} items? with others|"
-            rf"agreement with the others is not significantly above the {SHARE} expected by chance|the labels fit the smaller group with "
-            rf"probability {SHARE}|the labels are random with probability {SHARE})"
+            rf"agreement with the others is not significantly above the {SHARE} expected by chance|"
+            rf"the labels fit the smaller group with probability {SHARE}|"
+            rf"the labels are random with probability {SHARE})"
             rf"(?:; about {NUMBER} labels on items that others label too are usually enough here)?"
         )
         row = self.standings[about["annotator"]]
