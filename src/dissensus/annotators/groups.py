@@ -56,7 +56,7 @@ from dissensus.evaluate.group_agreement import Votes, Z
 from dissensus.models.hpgm.sampler import softmax
 from dissensus.numerics import Array, Indices, Mask, row_shares
 
-MAX_GROUP_CELLS = 1_500_000  # answers × classes; with more, a sample of the items is examined
+MAX_EXAMINED_CELLS = 1_500_000  # answers × classes; with more, a sample of the items is examined
 MIN_GROUPED, MIN_MEMBERS = 4, 2  # annotators examined, and members of each group
 SHARPNESS_PRECISION, BIAS_PRECISION = 4.0, 1.0  # of the ridge estimates of a around 1 and of b around 0
 NEWTON_ROUNDS = 8
@@ -194,10 +194,10 @@ def _halves(votes: Votes) -> Indices:
 def _sample(votes: Votes) -> Votes:
     """Return the votes on evenly spaced items if there are very many."""
     M, n = votes.sizes[0], len(votes.item) * votes.sizes[2]
-    if n <= MAX_GROUP_CELLS:
+    if n <= MAX_EXAMINED_CELLS:
         return votes
     chosen = np.zeros(M, dtype=bool)
-    chosen[np.linspace(0, M - 1, max(1, M * MAX_GROUP_CELLS // n)).astype(np.intp)] = True
+    chosen[np.linspace(0, M - 1, max(1, M * MAX_EXAMINED_CELLS // n)).astype(np.intp)] = True
     return votes.on(chosen)
 
 
