@@ -27,7 +27,7 @@ from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
 from dissensus.labels import as_annotations
 from dissensus.labels.description import Description, describe
-from dissensus.models import title_of
+from dissensus.models import display_name, title_of
 from dissensus.models.base import Model
 from dissensus.progress import ShowProgress, shown
 from dissensus.report import Content, quality
@@ -118,7 +118,7 @@ def write_report(
         people = people_content(findings, order, names, anonymise)
         content |= {
             "run": run,
-            "model": title_of(model),
+            "model": display_name(model).split(" (")[0],
             "true_classes": getattr(model, "estimate", None) == "truth",
             "classes": [str(name) for name in annotations.classes],
             "ordered": annotations.label_type == "ordinal",
@@ -201,7 +201,20 @@ def _card(card: Mapping[str, Any]) -> str:
         for row in card["numbers"]
     )
     title, words = html.escape(card["title"]), html.escape(card["words"])
-    return f'<li><h2>{title}</h2><div class="numbers">{numbers}</div><p>{words}</p></li>'
+    scale = _scale(*card["scale"]) if card.get("scale") else ""
+    return f'<li><h2>{title}</h2><div class="numbers">{numbers}</div>{scale}<p>{words}</p></li>'
+
+
+def _scale(value: float, low: float, high: float) -> str:
+    """Return a line from 0 to 1 with marks at 0.667 and 0.8, and a dot with its interval."""
+    left, dot, right = (f"{100 * min(max(x, 0.0), 1.0):.1f}" for x in (low, value, high))
+    marks = "".join(f'<line x1="{x}" x2="{x}" y1="1" y2="9" class="axis"/>' for x in (0, 66.7, 80, 100))
+    label = f"{value:.2f} on a scale from 0 to 1; 95 % interval {low:.2f} to {high:.2f}"
+    return (
+        f'<svg viewBox="-4 0 108 10" class="scale" role="img" aria-label="{label}">'
+        f'<line x1="0" x2="100" y1="5" y2="5" class="axis"/>{marks}'
+        f'<line x1="{left}" x2="{right}" y1="5" y2="5" class="reach"/><circle cx="{dot}" cy="5" r="3"/></svg>'
+    )
 
 
 def _step(step: Mapping[str, Any]) -> str:

@@ -35,7 +35,8 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
     adjudicate = [(f"{findings.adjudicate.sum():,}", "items", "adjudicate", "")]
     agreement = [(alpha, "items", "contested", "")]
     cards = [
-        _card("Agreement (Krippendorff’s α)", agreement, interval + described.reading.capitalize()),
+        _card("Agreement (Krippendorff’s α)", agreement, interval + described.reading.capitalize())
+        | {"scale": [described.alpha, low, high] if math.isfinite(low) else None},
         _card("Items with a clear answer", clear, "One class has two thirds or more of the distribution"),
         _card("Items to adjudicate", adjudicate, tied),
     ]
@@ -75,10 +76,10 @@ def steps(findings: Findings, described: Description, gold: Any, names: list[str
     rows: list[tuple[Any, tuple[str, str, str]]] = []
     if findings.votes is not None:
         rows.append((findings.check_sentence(names), ("annotators", "check", "Show these annotators")))
-    rows.append((sentences.agreement_sentence(*alpha), contested))
-    rows.append((sentences.rivals_sentence(annotations.counts, classes), contested))
     groups = sentences.groups_sentence(findings.groups, annotations)
     rows.append((groups, ("groups", "", "Show the groups")))
+    rows.append((sentences.agreement_sentence(*alpha), contested))
+    rows.append((sentences.rivals_sentence(annotations.counts, classes), contested))
     unsure, tied = findings.intervals is not None, np.flatnonzero(findings.adjudicate)
     adjudicate = sentences.adjudicate_sentence(annotations.counts, tied, unsure=unsure)
     by_all = not people_left(annotations, np.ones(annotations.n_annotators, bool))[findings.more].any()
