@@ -358,4 +358,4 @@ def test_two_documented_groups_are_found(data_dir: Path, tmp_path: Path) -> None
     smaller = shares[0] if group["Ann1"] == 1 else shares[1]
     often = "more" if smaller == max(shares) else "less"
     assert content["clusters"]["groups"][1]["name"] == f"smaller group: {often} often ‘hate’"
-    assert f"it answers ‘hate’ {often} often" in content["clusters"]["says"]
+    assert f"the smaller group answers ‘hate’ {often} often" in content["clusters"]["says"]

@@ -197,9 +197,15 @@ def test_the_words_of_groups() -> None:
     lower = np.stack([np.tile([0.0, 0, 1], (8, 1)), np.tile([0.0, 1, 0], (8, 1))])
     lower[1, 0] = [0, 0, 1]
     name, words = sentences.habit(lower, ABC, np.array([1.0, 2.0, 3.0]))
-    assert (name, words) == ("lower grades", "its mean grade is 2.12, that of the larger group 3.00")
+    assert (name, words) == (
+        "lower grades",
+        "the mean grade of the smaller group is 2.12, that of the larger 3.00",
+    )
     name, words = sentences.habit(lower, ABC, None)
-    assert (name, words) == ("more often ‘b’", f"it answers ‘b’ more often: 88{NB}% against 0{NB}%")
+    assert (name, words) == (
+        "more often ‘b’",
+        f"the smaller group answers ‘b’ more often: 88{NB}% against 0{NB}%",
+    )
 
 
 def test_near_ties_are_adjudicated_and_disagreements_need_labels() -> None:

@@ -342,7 +342,10 @@ def habit(tables: Array, names: Sequence[str], values: Array | None) -> tuple[st
             "higher grades" if value > 0 else "lower grades",
             [float((x @ values).mean()) for x in (first, second)],
         )
-        return name, f"its mean grade is {means[1]:.2f}, that of the larger group {means[0]:.2f}"
+        return (
+            name,
+            f"the mean grade of the smaller group is {means[1]:.2f}, that of the larger {means[0]:.2f}",
+        )
     gaps = second - first
     change, error = gaps.mean(axis=0), gaps.std(axis=0, ddof=1) / math.sqrt(n)
     significant = (np.abs(change) > Z_95 * error) & (np.abs(change) >= MIN_DIFFERENCE)
@@ -353,7 +356,7 @@ def habit(tables: Array, names: Sequence[str], values: Array | None) -> tuple[st
     shares = percent(float(second[:, p].mean())), percent(float(first[:, p].mean()))
     often = "more" if change[p] > 0 else "less"
     return f"{often} often {quoted(names[p])}", (
-        f"it answers {quoted(names[p])} {often} often: {shares[0]} against {shares[1]}"
+        f"the smaller group answers {quoted(names[p])} {often} often: {shares[0]} against {shares[1]}"
     )
 
 
