@@ -175,12 +175,12 @@ def _show_plan(planned: LabelPlan) -> None:
         if planned.n_out_of_reach:
             items = count(planned.n_out_of_reach, "item")
             say(f"{items} cannot reach it: fewer annotators are left to ask than labels needed")
-    n_items = int((planned.n_more > 0).sum())
-    if n_items:
+    if planned.budget:
         loss = f"{planned.loss.mean():.4f} now, {planned.loss_after.mean():.4f} afterwards"
         even, now, then = planned.uniform_loss, planned.width.mean(), planned.width_after.mean()
-        say(f"{count(planned.budget, 'label')} for {count(n_items, 'item')}")
-        say(f"Expected KL: {loss} ({even:.4f} if spread evenly over all items)")
+        # a target of the width is not one of the KL
+        spread = f" ({even:.4f} if spread evenly over all items)" if planned.target is None else ""
+        say(f"With {count(planned.budget, 'more label')}, expected KL: {loss}{spread}")
         say(f"Mean width of the intervals: {now:.2f} now, {then:.2f} afterwards")
     if planned.items_for_alpha is not None:
         alpha, low, high = planned.alpha
