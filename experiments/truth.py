@@ -20,7 +20,7 @@ from dissensus.evaluate.truth import choose_truth
 from dissensus.metrics import accuracy_rows, brier, calibration_error, log_loss
 from dissensus.models.calibration import LIMITS, MISLEADING_SHARE, calibrated
 from dissensus.models.confusion import gold_prior
-from dissensus.numerics import Array
+from dissensus.numerics import Array, normalised
 from dissensus.params import with_settings
 from experiments.runner import (
     Measurements,
@@ -52,6 +52,8 @@ DEFAULT = "the default"
 SHARES = "vote shares"  # the reference for probabilities
 FITTED = "the default, fitted to gold"  # the best that its calibration can reach
 MISLEADING_SHARES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1)  # values of λ that are compared
+# T_m = min(1, c n_m^−d): a calibration with two constants, compared with the one that learns a limit
+RECIPE = [(c, d) for c in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0) for d in (0.3, 0.4, 0.5, 0.6, 0.7)]
 GOLD_SHARES, GOLD_DRAWS = (0.05, 0.1, 0.2), 5
 EVEN = "even"  # the same number of gold items in each class
 GoldDraws = dict[float | str, list[Values]]  # by share of gold
@@ -83,6 +85,13 @@ def fitted_to_gold(annotations: ds.Annotations, default: Any) -> Array:
     return min(tables, key=lambda table: probability_scores(annotations, table)[0])
 
 
+def by_recipe(default: Any, c: float, d: float) -> Array:
+    """Return the posterior to the power of min(1, c n^−d), normalised; n is the number of labels."""
+    exponent = np.minimum(1.0, c * np.maximum(default.n_labels_, 1.0) ** -d)[:, None]
+    top = default.posterior_.max(axis=1, keepdims=True)
+    return normalised((default.posterior_ / top) ** exponent)
+
+
 def candidates(annotations: ds.Annotations) -> Values:
     """Measure the accuracy of every candidate and of the default, and the quality of their probabilities.
 
@@ -100,6 +109,8 @@ def candidates(annotations: ds.Annotations) -> Values:
     fit = default.posterior_, default.n_labels_, float(default.evidence_limit_)
     by_share = (calibrated(*fit, misleading=share) for share in MISLEADING_SHARES)
     values["shares"] = [probability_scores(annotations, table)[0] for table in by_share]
+    recipes = (by_recipe(default, c, d) for c, d in RECIPE)
+    values["recipe"] = [probability_scores(annotations, table)[0] for table in recipes]
     return values | {"limit": fit[2]}
 
 
@@ -282,6 +293,10 @@ dataset by the mean log loss on the others, it gives {left_out:.3f}. From 4 % to
 
 {shares}
 
+A calibration without anything learned from the labels, p^T with T = min(1, c n^−d) and n the labels of the
+item, has a log loss of {recipe_left_out:.3f} with c and d chosen for each dataset on the others, and
+{recipe_fitted:.3f} with the best c and d for all.
+
 ## What gold labels add
 
 A share of the judged items receives gold labels, {draws} draws. The table shows the change in accuracy on the
@@ -439,9 +454,9 @@ def calibration_table(results: Mapping[str, Values]) -> str:
     return table((*head, "ECE before", "after", "vote shares"), rows)
 
 
-def left_out_loss(results: Mapping[str, Values]) -> float:
-    """Return the mean log loss if λ is chosen for each dataset on the others."""
-    losses = np.array([values["shares"] for values in results.values()])
+def left_out_loss(results: Mapping[str, Values], constants: str) -> float:
+    """Return the mean log loss if the constants are chosen for each dataset on the others."""
+    losses = np.array([values[constants] for values in results.values()])
     return float(np.mean([row[(losses.sum(axis=0) - row).argmin()] for row in losses]))
 
 
@@ -479,7 +494,9 @@ def page(
             values["scores"][DEFAULT][0] < values["scores"][SHARES][0] for values in results.values()
         ),
         calibration=calibration_table(results),
-        left_out=left_out_loss(results),
+        left_out=left_out_loss(results, "shares"),
+        recipe_left_out=left_out_loss(results, "recipe"),
+        recipe_fitted=min(np.mean([values["recipe"] for values in results.values()], axis=0)),
         chosen=MISLEADING_SHARE,
         shares=table(
             ("λ", "mean log loss"),

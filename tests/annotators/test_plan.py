@@ -352,7 +352,7 @@ def test_a_run_is_judged_planned_shown_and_updated(old_and_new):
     assert list(saved) == list(again)
     np.testing.assert_allclose(saved["model_agreement"], again["model_agreement"], atol=1e-5)
     assert json.loads(run("plan", "run", "--budget", 30, "--json").stdout)["plan"]["budget"] == 30
-    assert "30 labels for" in run("plan", "run", "--budget", 30, "-o", "plan.csv").stdout
+    assert "With 30 more labels" in run("plan", "run", "--budget", 30, "-o", "plan.csv").stdout
     before, summary = Path("run/labels.csv").read_bytes(), Path("run/summary.json").read_bytes()
     # a complete export: old labels are skipped
     lines = Path("new.csv").read_text() + "".join(Path("old.csv").read_text().splitlines(True)[1:])

@@ -50,7 +50,7 @@ SHARES = {"praise": 0.30, "complaint": 0.22, "irony": 0.18, "mixed": 0.20, "off_
 
 
 def canteen(
-    n_items: int = 720, n_annotators: int = 40, labels_per_item: int = 7, n_spam: int = 3, seed: int = 8
+    n_items: int = 720, n_annotators: int = 40, labels_per_item: int = 7, n_spam: int = 3, seed: int = 10
 ) -> Annotations:
     """The labels, with the texts as item table and ``reads_on`` (phone or screen) as annotator table."""
     rng = np.random.default_rng(seed)

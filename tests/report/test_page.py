@@ -80,9 +80,10 @@ def test_the_planted_groups_are_reported(content: dict[str, Any], sample: ds.Ann
     found = content["clusters"]
     assert [row["n"] for row in found["groups"]] == [(group == 0).sum(), (group == 1).sum()]
     assert found["says"] in [step["says"] for step in content["steps"]]
-    # examples are ironic items
+    # most examples are ironic items, of which there are 18 %
     texts = [content["items"]["text"][i] for i in found["examples"]]
-    assert all(text.startswith(("Great, the", "I do love to wait", "Bravo, another")) for text in texts)
+    ironic = [text.startswith(("Great, the", "I do love to wait", "Bravo, another")) for text in texts]
+    assert np.mean(ironic) >= 0.75
 
 
 # ---- items --------------------------------------------------------------------------------------------

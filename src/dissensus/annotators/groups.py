@@ -29,9 +29,9 @@ exchanged. Both tests together must show that, over pairs of annotators of the s
 
 Otherwise, unless classes are ordered, the search is repeated without biases (b = 0), as groups may also
 differ in how often they give a class. Annotators whose biases vary continuously can always be divided, so
-either the residuals still agree beyond the biases, or the groups are separated: with the bias of each
-annotator along the difference of the groups, means μ_g and variances σ_g², counted on the other half,
-Ashman's D = √2 |μ_1 − μ_0| / √(σ_0² + σ_1²) is at least ``MIN_SEPARATION`` (2.7 for a halved normal
+the groups must be separated: with the bias of each annotator along the difference of the groups, means μ_g
+and variances σ_g², counted on the other half, Ashman's D = √2 |μ_1 − μ_0| / √(σ_0² + σ_1²) is at least
+``MIN_SEPARATION``, or ``MIN_RESIDUAL_SEPARATION`` if the residuals agree too (2.7 for a halved normal
 distribution).
 
 If both fail, there are no groups. A continuum of views can be divided too: the test says that the two parts
@@ -70,6 +70,7 @@ MEMBER_PROBABILITY = 0.9  # of members of a group in the result
 MIN_Z = 3.0  # standard errors of the difference of residual products
 MIN_GROUP_KAPPA = 0.4  # of the memberships found on the two halves
 MIN_SEPARATION = 5.0  # of the biases of two groups that differ in nothing else
+MIN_RESIDUAL_SEPARATION = 3.5  # of those whose residuals agree too
 MIN_WITHIN = 0.5  # of the agreement above chance within the other group
 MIN_RELATED = 0.2  # of the agreement above chance within groups; less across is by chance
 
@@ -166,7 +167,9 @@ def _test(parts: list[Rows], by_half: Indices, biases: bool) -> tuple[Array, Int
         return None
     (_, residual_gap), (agreement, gap) = residuals, answers
     holds = residual_gap.value * Z >= MIN_Z * (residual_gap.high - residual_gap.value)
-    holds = holds or (not biases and _separation(parts, by_half) >= MIN_SEPARATION)
+    if not biases:
+        separation = _separation(parts, by_half)
+        holds = separation >= MIN_SEPARATION or (holds and separation >= MIN_RESIDUAL_SEPARATION)
     if not (holds and gap.low > 0 and min(agreement[:2]) > agreement[2]):
         return None
     # agreement by chance, from the answers of each group

@@ -259,7 +259,8 @@ def compute_verdicts(model: HPGM, gold: Annotations | None, interval: float = 0.
     error = (1 - spam) * error
     verdict, probability = decide_verdicts(spam, minority, error, agreement)
     if groups is not None and not groups.is_related:
-        verdict[groups.group == 1], probability[groups.group == 1] = UNDECIDED, np.nan
+        copies = (groups.group == 1) & ~np.isin(verdict.astype(str), (SPAM, ERROR))
+        verdict[copies], probability[copies] = UNDECIDED, np.nan
     # from all draws, or a subset if the crowd is large
     n_draws = max(MIN_VERDICT_DRAWS, MAX_VERDICT_CELLS // model.draws_.matrices[0].size)
     n_draws = min(n_draws, len(model.draws_))
