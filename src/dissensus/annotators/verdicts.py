@@ -67,7 +67,7 @@ MIN_RULE_GRADES = 2  # distance of the classes of a rule if they are ordered; le
 GOLD_ERROR_RATIO = 0.5  # of the usual accuracy on gold labels
 MIN_VERDICT_DRAWS, MAX_VERDICT_CELLS = 12, 1_000_000  # draws used, and entries of π in them
 VERDICT_RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
-MIN_ASIDE = 3  # annotators set aside who may be a group
+MIN_ASIDE, MIN_ASIDE_SHARE = 3, 0.05  # number and share of annotators set aside who may be a group
 ANSWERS_PER_CHUNK = 1 << 18  # answers examined at a time
 ANNOTATORS_FILE = "annotators.csv"
 NO_GROUPS = "The labels show no groups of annotators who answer differently."
@@ -294,7 +294,7 @@ def searched_groups(
     outliers = aside | agreement.outliers
     first = outliers if outliers.mean() < 0.5 else aside
     groups = find_groups(votes, first, is_scale=is_scale)
-    if groups is None and first.sum() >= MIN_ASIDE:
+    if groups is None and first.sum() >= max(MIN_ASIDE, MIN_ASIDE_SHARE * len(first)):
         return find_groups(votes, is_scale=is_scale)
     return groups
 

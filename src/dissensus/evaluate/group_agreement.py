@@ -29,7 +29,7 @@ from dissensus.labels.agreement import gather_pairs
 from dissensus.numerics import Array
 
 MIN_GAP, MIN_GAP_ITEMS = 0.1, 20  # below the usual agreement, and items, of annotators who differ
-GAP_FALSE_SHARE = 0.05  # of the annotators named, at most this share by chance
+GAP_FALSE_SHARE = 0.1  # of the annotators named, at most this share by chance
 Z_ONE_SIDED = 1.645  # standard errors of a one-sided test of 5 %
 Z = 1.96  # standard errors on either side of a 95 % interval
 TIE_TOLERANCE = 1e-9  # differences up to this size count as ties

@@ -37,6 +37,7 @@ from dissensus.labels.rows import join_labels, without_repeated
 from dissensus.labels.vocabulary import arrow_table
 from dissensus.models import RUN_SETTINGS, name_of
 from dissensus.models.base import Model
+from dissensus.models.graded import GradedResponse
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.scoring import recode_classes
 from dissensus.params import PROCESS_BYTES, size_words
@@ -149,7 +150,10 @@ def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> tup
 
 
 def annotator_table(run: Refinement, verdicts: AnnotatorVerdicts | None = None) -> pa.Table:
-    """Return one row for each annotator: labels, agreement, bias, the model's columns, verdicts."""
+    """Return one row for each annotator: verdicts and evidence, or else labels, agreement and bias.
+
+    The columns of the model follow; HPGM's clusters and information are those of the verdicts.
+    """
     from dissensus.labels.agreement import agreement_with_others
 
     annotations = run.annotations
@@ -159,10 +163,13 @@ def annotator_table(run: Refinement, verdicts: AnnotatorVerdicts | None = None) 
         columns["agreement"] = agreement_with_others(annotations) if verdicts is None else verdicts.agreement
         biases = bias_columns(annotations) if verdicts is None else vars(verdicts)
         columns |= {name: biases[name] for name in ("bias_of", "bias", "bias_error")}
-    more: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
-    if verdicts is not None:  # verdicts have an information that allows for spam, unlike the model's
-        more = {name: values for name, values in more.items() if not name.startswith("model_information")}
-        more |= {name: values for name, values in verdicts.columns().items() if name not in columns | more}
+    model = run.model
+    if verdicts is not None:
+        more = {name: values for name, values in verdicts.columns().items() if name not in columns}
+        scales = [member for member in getattr(model, "members_", ()) if isinstance(member, GradedResponse)]
+        more |= {name: values for scale in scales for name, values in scale.annotator_frame().items()}
+    else:
+        more = dict(getattr(model, "annotator_frame", dict)())
     return arrow_table(more | columns).select(list(dict.fromkeys([*columns, *more])))
 
 
