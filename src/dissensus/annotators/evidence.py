@@ -38,9 +38,9 @@ from dissensus.compiled import Loop
 from dissensus.models.hpgm.posterior import Draws
 from dissensus.numerics import Array, Indices, Mask
 
-MIN_EVIDENCE_DRAWS, MAX_EVIDENCE_DRAWS = 12, 24  # posterior draws used
+MIN_EVIDENCE_DRAWS, MAX_EVIDENCE_DRAWS = 12, 48  # posterior draws used
 LABELS_PER_ANNOTATOR = 200  # labels examined per annotator; more change little
-MAX_EVIDENCE_CELLS = 350_000  # labels, or annotators × item clusters, times draws
+MAX_EVIDENCE_CELLS = 500_000  # labels, or annotators × item clusters, times draws
 CLUSTER_PRIOR_STRENGTHS = (2.0, 10.0, 50.0)  # pseudo-labels c of a cluster's answers
 EVIDENCE_QUANTILE = 0.75  # over draws, of the log evidence against spam
 SAME_KIND_DISTANCE = 0.15  # total variation up to which two item clusters get the same answers
