@@ -171,11 +171,11 @@ def collect_findings(
     if verdicts is None and isinstance(model, HPGM):
         verdicts = compute_verdicts(model, annotations)
     votes = Votes.of(annotations)
-    agreed, is_scale = annotator_agreement(votes), annotations.label_type == "ordinal"
+    agreed = annotator_agreement(votes)
     if verdicts is not None:
         return Findings(model, annotations, intervals, verdicts, votes, agreed, verdicts.groups)
-    spammers = np.zeros(annotations.n_annotators, dtype=bool)
-    groups = searched_groups(votes, agreed, spammers, is_scale)
+    no_one = np.zeros(annotations.n_annotators, dtype=bool)
+    groups = searched_groups(votes, agreed, no_one, annotations.label_type == "ordinal")
     return Findings(model, annotations, intervals, None, votes, agreed, groups)
 
 

@@ -338,14 +338,9 @@ def habit(tables: Array, names: Sequence[str], values: Array | None) -> tuple[st
         value, error = float(gaps.mean()), float(gaps.std(ddof=1)) / math.sqrt(n)
         if abs(value) <= Z_95 * error:
             return "", ""
-        name, means = (
-            "higher grades" if value > 0 else "lower grades",
-            [float((x @ values).mean()) for x in (first, second)],
-        )
-        return (
-            name,
-            f"the mean grade of the smaller group is {means[1]:.2f}, that of the larger {means[0]:.2f}",
-        )
+        larger, smaller = (float((shares @ values).mean()) for shares in (first, second))
+        name = "higher grades" if value > 0 else "lower grades"
+        return name, f"the mean grade of the smaller group is {smaller:.2f}, that of the larger {larger:.2f}"
     gaps = second - first
     change, error = gaps.mean(axis=0), gaps.std(axis=0, ddof=1) / math.sqrt(n)
     significant = (np.abs(change) > Z_95 * error) & (np.abs(change) >= MIN_DIFFERENCE)
@@ -355,9 +350,8 @@ def habit(tables: Array, names: Sequence[str], values: Array | None) -> tuple[st
     p = int((np.abs(change) * significant - 1e-6 * first.mean(axis=0)).argmax())
     shares = percent(float(second[:, p].mean())), percent(float(first[:, p].mean()))
     often = "more" if change[p] > 0 else "less"
-    return f"{often} often {quoted(names[p])}", (
-        f"the smaller group answers {quoted(names[p])} {often} often: {shares[0]} against {shares[1]}"
-    )
+    words = f"the smaller group answers {quoted(names[p])} {often} often: {shares[0]} against {shares[1]}"
+    return f"{often} often {quoted(names[p])}", words
 
 
 def groups_sentence(groups: Groups | None, labels: Annotations) -> Sentence | None:

@@ -50,7 +50,7 @@ def annotators(
     safe_csv: opt.SafeCsv = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Find spam, minority views and systematic errors."""
+    """Say whom to talk to first, and find groups, spam and systematic errors."""
     from dissensus.workflow.runs import annotators_of
 
     table, words = annotators_of(path, columns.read, seed=seed, n_jobs=jobs)
