@@ -65,7 +65,7 @@ APPLY_GAP = 1e-12
 # Largest relative difference between an item without labels and an unknown item. Variational Bayes uses
 # exp E log ψ for the former and E ψ for the latter; HPGM stores draws in single precision.
 UNKNOWN_GAP: dict[str, float] = {"pgm: vb": 0.05, "hpgm": 1e-7}
-NOT_SAVED = {"best_states_", "moves_", "sampled_"}
+NOT_SAVED = {"best_states_", "run_variance_", "sampled_"}
 
 M, N, P = 41, 13, 4  # distinct, so that shapes identify axes
 SHARES = [f"p_c{p}" for p in range(1, P + 1)]

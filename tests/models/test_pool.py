@@ -11,6 +11,7 @@ import pytest
 import dissensus as ds
 from dissensus.errors import DataError, ModelFileError
 from dissensus.labels.features import with_features
+from dissensus.models.sampled import item_differences
 from dissensus.tables.arrays import read_arrays, write_arrays
 from tests.helpers.judge import seen, table
 from tests.helpers.scales import graded_scale
@@ -94,8 +95,9 @@ def test_equal_parts_by_hand(labels: ds.Annotations, weight_by: str) -> None:
         gap = pool.share_draws_[2 * size :].mean(axis=0) - members[2].label_distributions_
         assert np.abs(gap).mean() < 3 * 0.5 / np.sqrt(size)
     # the difference of two runs is that of the mean; graded response has no chains
-    moves = sum(model.moves_ for model in members[:2]) / len(members)
-    assert float(pool.run_difference_) == pytest.approx(np.abs(moves).sum(axis=1).mean() / 2, rel=1e-9)
+    variance = (members[0].run_variance_ + members[1].run_variance_) / len(members) ** 2
+    np.testing.assert_allclose(pool.item_difference_, item_differences(variance), rtol=1e-6)
+    assert float(pool.run_difference_) == pytest.approx(item_differences(variance).mean(), rel=1e-6)
 
 
 def test_intervals_contain_the_mean(nominal: ds.Pool, ordinal: ds.Pool) -> None:

@@ -340,3 +340,41 @@ def test_pages_of_unusual_crowds(browser: Any, tmp_path: Path, monkeypatch: pyte
             assert "show no groups of annotators" in opened.page.locator("body").inner_text()
         assert opened.messages == []
         opened.context.close()
+
+
+def test_turns_confusions_and_unstable_items(browser: Any, tmp_path: Path) -> None:
+    """Conversations are shown as turns; confusions equal a count of pairs; unstable items are marked."""
+    simulated = ds.simulate(12, 8, 3, labels_per_item=4, seed=2).annotations
+    texts = [f"User: where is order {n}?\nAssistant: gone\n{NASTY}" for n in range(12)]
+    texts[0] = '[{"role": "user", "content": "hello"}, {"role": "bot", "content": "<b>yes</b>"}]'
+    texts[1] = "One sentence: no turns."
+    labels = simulated.with_tables(items={"item": simulated.items, "text": texts})
+    model = ds.Pool(n_chains=2, n_sweeps=20).fit(labels)
+    model.item_difference_[:] = 0.01
+    model.item_difference_[[3, 5]] = 0.071
+    ds.write_report(labels, model, tmp_path / "page.html")
+    opened = Visit(browser, tmp_path / "page.html")
+    rows = opened.page.locator("#items-table tbody tr.row")
+    details = {}
+    for n in range(12):
+        rows.nth(n).locator(".row-open").click()
+        detail = opened.page.locator("tr.detail").nth(n)
+        details[rows.nth(n).locator(".id").inner_text()] = detail
+    speakers = {item: detail.locator(".turns dt").all_inner_texts() for item, detail in details.items()}
+    expected = [["user", "bot"], [], *[["User", "Assistant"]] * 10]
+    assert speakers == dict(zip(map(str, labels.items), expected, strict=True))
+    assert details[str(labels.items[0])].locator(".turns dd").nth(1).inner_text() == "<b>yes</b>"
+    marks = opened.page.locator(".mark", has_text="≈")
+    assert marks.count() >= 2
+    words = opened.page.get_by_text("another run would move its shares by about 7 percentage points")
+    assert words.count() == 2
+    # pairs of labels of different annotators of an item, each weighted by 1 / (n − 1)
+    frame = labels.to_frame()
+    pairs = frame.merge(frame, on="item")
+    pairs = pairs[pairs.annotator_x != pairs.annotator_y]
+    table = pairs.groupby(["label_x", "label_y"]).size().unstack(fill_value=0)
+    shares = (100 * table.div(table.sum(axis=1), axis=0)).to_numpy()
+    shown = [int(text) for text in opened.page.locator("#confused td").all_inner_texts()]
+    np.testing.assert_allclose(np.array(shown).reshape(3, 3), shares, atol=0.5001)
+    assert opened.messages == []
+    opened.context.close()

@@ -293,7 +293,7 @@ class LatentPositions(SampledMixin, Model):
     n_annotator_dimensions: int = setting(8, integer(1), "Dimensions of annotators; extra ones shrink to 0.")
     _: KW_ONLY
     n_chains: int = setting(
-        8, integer(1), "Number of chains in a round; rounds are added until two halves of the chains agree."
+        8, integer(1), "Number of chains in a round; rounds are added until another run would hardly differ."
     )
     n_sweeps: int = setting(
         100, integer(10), "Sweeps per chain. Two fifths are burn-in; every third of the others is stored."
@@ -351,7 +351,7 @@ class LatentPositions(SampledMixin, Model):
         draws = (np.concatenate([getattr(chain, name) for chain in chains]) for name in "xaW")
         self.x_draws_, self.a_draws_, self.W_draws_ = draws
         self.last_states_ = tuple([chain.state for chain in chains])
-        self._diagnose(np.stack([chain.trace for chain in chains]))
+        self._diagnose(np.stack([chain.trace for chain in chains]), annotations.n_items)
         if sampled is not None:
             self._extend_to_unsampled(annotations, sampled, engine)
         labelled = annotations.counts.any(axis=1)
@@ -584,6 +584,7 @@ class LatentPositions(SampledMixin, Model):
         self.x_draws_, self.a_draws_ = (np.zeros((D, *part.shape), np.float32) for part in (x, fresh))
         unseen = np.tile(fitted.prior_distribution_, (D, 1, 1))
         self.share_draws_ = np.append(fitted.share_draws_, unseen, 1)[:, items].astype(np.float32)
+        self.item_difference_ = np.append(fitted.item_difference_, np.float32(np.nan))[items]
         answers = fitted._item_distributions(items)
         total, unchanged = np.zeros_like(answers), (items >= 0) & ~touched
         for t in range(D):

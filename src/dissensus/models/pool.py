@@ -26,7 +26,7 @@ from dissensus.models.graded import GradedResponse
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.model import HPGM, LastStates
 from dissensus.models.latent import LatentPositions
-from dissensus.models.sampled import run_difference
+from dissensus.models.sampled import differences_of_all
 from dissensus.models.scoring import unfitted_rows
 from dissensus.numerics import Array
 from dissensus.params import PROCESS_BYTES, fitted
@@ -72,15 +72,19 @@ class Pool(HPGM):
         sampled = [member for member in self.members_ if isinstance(member, LatentPositions)]
         engine.n_stages = 1 + len(sampled)
         super()._sample_posterior(labels, engine, last, hints)
-        moves, items = self.moves_, self.sampled_
+        variance, items = self.run_variance_, self.sampled_
         for member in self.members_:
             if member in sampled:
                 engine.next_stage()
             resumed = {"last": last["positions"]} if last and isinstance(member, LatentPositions) else {}
             member.fit_on(engine, labels, weights=self.annotator_weights_, **resumed)
             if member in sampled:  # a subset of the items that HPGM samples
-                moves, items = moves[np.searchsorted(items, member.sampled_)] + member.moves_, member.sampled_
-        self.run_difference_ = run_difference(moves / (1 + len(self.members_)))
+                variance = variance[np.searchsorted(items, member.sampled_)] + member.run_variance_
+                items = member.sampled_
+        # the mean of independent members
+        self.run_variance_ = variance / (1 + len(self.members_)) ** 2
+        self.item_difference_ = differences_of_all(self.run_variance_, items, labels.n_items)
+        self.run_difference_ = np.asarray(np.nanmean(self.item_difference_, dtype=np.float64))
         self.stopped_ = min((self.stopped_, *(member.stopped_ for member in sampled)), key=STOPPED.index)
         self._pool(np.ones(labels.n_items, dtype=bool))
         priors = [self.prior_distribution_, *(member.prior_distribution_ for member in self.members_)]

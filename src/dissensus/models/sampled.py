@@ -49,7 +49,10 @@ class SampledMixin(Estimator):
     trace_draws_: Array = fitted("(chains, draws, quantities): ``quantities_`` in each draw")
     rhat_: Array = fitted("split-R̂ of each of ``quantities_``")
     share_rhat_: Array = fitted("(items sampled,): largest split-R̂ over the class shares of each item")
-    moves_: Array = fitted("(items sampled, P): how far another run might move the answers", saved=False)
+    item_difference_: NDArray[np.float32] = fitted(
+        "(M,): total variation that two runs are expected to differ by, for each item; NaN if not sampled"
+    )
+    run_variance_: Array = fitted("(items sampled, P): variance of the difference of two runs", saved=False)
     sampled_: NDArray[np.int64] = fitted("the items that were sampled", saved=False)
     effective_draws_: Array = fitted("effective sample size of each of ``quantities_``")
 
@@ -85,7 +88,7 @@ class SampledMixin(Estimator):
     def _sample_chains(
         self, sample: Callable[[int], Chain], n_chains: int, engine: Engine, last: Sequence[Any]
     ) -> list[Chain]:
-        """Sample chains by number, and as many again until two halves of them agree.
+        """Sample chains by number, and as many again until another run would hardly differ.
 
         Short chains from different starts end in different modes, and the answer is their average. More
         chains make it more precise; longer ones hardly do. Chains that resume ``last`` states are not added
@@ -97,8 +100,8 @@ class SampledMixin(Estimator):
         while True:
             numbers = range(len(chains), len(chains) + size)
             chains += engine.map(sample, numbers) if on_threads else map(sample, numbers)
-            self.moves_ = run_moves([row_shares(vars(chain)["answers"]) for chain in chains])
-            self.run_difference_ = run_difference(self.moves_)
+            self.run_variance_ = run_variance([row_shares(vars(chain)["answers"]) for chain in chains])
+            self.run_difference_ = np.asarray(item_differences(self.run_variance_).mean())
             n_rounds, is_timed = len(chains) // size, engine.seconds_left() < np.inf
             if self.run_difference_ <= (MAX_TIMED_DIFFERENCE if is_timed else MAX_RUN_DIFFERENCE):
                 self.stopped_ = "tolerance"
@@ -110,8 +113,9 @@ class SampledMixin(Estimator):
                 continue
             return chains
 
-    def _diagnose(self, traces: Array) -> None:
-        """Store (chains, draws, quantities) and the diagnostics of these and of ``share_draws_``."""
+    def _diagnose(self, traces: Array, n_items: int) -> None:
+        """Store (chains, draws, quantities), and diagnostics of these, of ``share_draws_`` and of items."""
+        self.item_difference_ = differences_of_all(self.run_variance_, self.sampled_, n_items)
         self.trace_draws_ = traces
         by_quantity = traces.transpose(2, 0, 1)
         self.rhat_ = np.array([split_rhats(values[:, :, None])[0] for values in by_quantity])
@@ -171,22 +175,31 @@ def check_learned_rows(model: Any) -> None:
 # ---- convergence diagnostics ---------------------------------------------------------------------------
 
 
-def run_moves(answers: Sequence[Array]) -> Array:
-    """Return (M, P) by how much another run might move the answers, from those of the chains of one.
+def run_variance(answers: Sequence[Array]) -> Array:
+    """Return (M, P) variance of the difference of two runs, from the answers of the chains of one.
 
-    A mean over C chains has variance σ²/C, so two runs differ by a variance of 2 σ²/C, and two parts of a and
-    b chains by σ² (1/a + 1/b): the difference of two halves is scaled accordingly. NaN for a single chain.
+    A mean over C chains has variance σ²/C, and the difference of two such means 2 σ²/C. NaN for one chain.
     """
-    C, half = len(answers), len(answers) // 2
-    if not half:
+    C = len(answers)
+    if C == 1:
         return np.full_like(answers[0], np.nan)
-    first, second = (np.mean(part, axis=0) for part in (answers[:half], answers[half:]))
-    return np.asarray((first - second) * np.sqrt((2 / C) / (1 / half + 1 / (C - half))))
+    mean = np.mean(answers, axis=0)
+    squares = np.zeros_like(mean)
+    for answer in answers:
+        squares += (answer - mean) ** 2
+    return np.asarray(2 * squares / (C * (C - 1)))
 
 
-def run_difference(moves: Array) -> Array:
-    """Return the mean over items of the total variation ½ Σ_p |move|."""
-    return np.asarray(np.abs(moves).sum(axis=1).mean() / 2)
+def item_differences(variance: Array) -> Array:
+    """Return (M,) expected total variation ½ Σ_p E|D_p| of two runs: E|D| = √(2/π) v for D ~ N(0, v²)."""
+    return np.asarray(np.sqrt(2 / np.pi * variance).sum(axis=1) / 2)
+
+
+def differences_of_all(variance: Array, sampled: NDArray[np.int64], n_items: int) -> NDArray[np.float32]:
+    """Return (n_items,) expected differences of two runs; NaN for items that were not sampled."""
+    differences = np.full(n_items, np.nan, np.float32)
+    differences[sampled] = item_differences(variance)
+    return differences
 
 
 def second_run(difference: float) -> str:

@@ -43,6 +43,9 @@ def item_columns(findings: Findings, shown: Grouping | None, texts: Sequence[str
         for name, ends in (("low", intervals.low), ("high", intervals.high)):
             columns[name] = thousandths(ends[rows, findings.label])
         columns |= {"p_top": np.round(intervals.p_top, 2), "next": thousandths(widths[0] - widths[1])}
+    moves = getattr(findings.model, "item_difference_", None)
+    if moves is not None and len(moves) == len(findings.label):
+        columns["moves"] = thousandths(np.nan_to_num(moves))
     if annotations.gold is not None:
         columns["gold"] = annotations.gold
     if texts is not None:

@@ -20,15 +20,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from dissensus._version import __version__
 from dissensus.annotators.plan import collect_findings
 from dissensus.annotators.verdicts import AnnotatorVerdicts
 from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
 from dissensus.labels import as_annotations
+from dissensus.labels.agreement import coincidences
+from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.models import display_name, title_of
 from dissensus.models.base import Model
+from dissensus.numerics import Array
 from dissensus.progress import ShowProgress, shown
 from dissensus.report import Content, quality
 from dissensus.report.annotators import judge_content, page_order, people_content
@@ -125,7 +130,7 @@ def write_report(
             "strip": summary_cards(findings, described, gold),
             "steps": steps(findings, described, gold, names),
             "since": None if since is None else changes(Path(since), findings, described, names),
-            "data": data_content(described),
+            "data": data_content(described) | {"confused": confused_classes(annotations)},
             "held_out": quality.held_out_table(model, held_out),
             "items": item_columns(findings, model_grouping, texts_of(annotations)),
             "overturned": overturned(findings, model_grouping),
@@ -159,6 +164,13 @@ def data_content(described: Description) -> Content:
         "n_unlabelled": described.n_unlabelled_items,
         "notes": [f"Columns read: {read}.", *notes] if read else notes,
     }
+
+
+def confused_classes(annotations: Annotations) -> Array | None:
+    """Return (classes, classes) pairs of labels of one item by their classes; None for two classes."""
+    if annotations.n_classes < 3:
+        return None
+    return np.round(coincidences(annotations.counts.T), 3)
 
 
 # ---- HTML ---------------------------------------------------------------------------------------------

@@ -92,8 +92,8 @@ class HPGM(SampledMixin, Model):
     n_chains: int | None = setting(
         None,
         integer(1) | NONE,
-        "Number of chains in a round; None is 8, or 16 from 10,000 labels on. Rounds are added until two "
-        "halves of the chains agree.",
+        "Number of chains in a round; None is 8, or 16 from 10,000 labels on. Rounds are added until "
+        "another run would hardly differ.",
     )
     n_sweeps: int | None = setting(
         None,
@@ -218,7 +218,7 @@ class HPGM(SampledMixin, Model):
         self.draws_ = Draws.joined([chain.draws for chain in chains])
         self.last_states_ = tuple([chain.state for chain in chains])
         self.learned_rows_ = np.stack([data.item, data.annotator, data.label])
-        self._diagnose(np.stack([chain.trace for chain in chains]))
+        self._diagnose(np.stack([chain.trace for chain in chains]), labels.n_items)
         if sampled is not None:
             self._extend_to_unsampled(labels, sampled, hints, engine)
 
@@ -425,6 +425,7 @@ class HPGM(SampledMixin, Model):
         rows = np.linspace(0, len(fitted.share_draws_) - 1, len(shares)).astype(int)
         before = fitted.share_draws_[rows][:, item]
         self.share_draws_ = np.where(same[None, :, None], before, shares).astype(np.float32)
+        self.item_difference_ = np.append(fitted.item_difference_, np.float32(np.nan))[item]
         before = fitted.label_distributions_[item]
         self.label_distributions_ = np.where(same[:, None], before, row_shares(sums))
         self._floor_unanimous(np.where((item < 0)[:, None], new.counts, 0))

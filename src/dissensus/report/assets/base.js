@@ -55,10 +55,10 @@ function percent(share, digits = 0) {
   return `${digits === 0 && scaled % 1 === 0.5 ? 2 * Math.round(scaled / 2) : scaled.toFixed(digits)} %`;
 }
 
-// Ordered classes run from light to dark (reversed in dark mode); nominal classes have one colour each.
+// Ordered classes have a diverging scale, grey in the middle; nominal classes have one colour each.
 function colour(p) {
   if (!data.ordered) return COLOURS[p % COLOURS.length];
-  return `rgb(${along(scaleOf("much"), 0.38 + (0.62 * p) / Math.max(P - 1, 1)).join(",")})`;
+  return `rgb(${along(scaleOf("ordered"), p / Math.max(P - 1, 1)).join(",")})`;
 }
 
 function texture(p) {
@@ -114,15 +114,17 @@ function itemText(i) {
   return items.text ? items.text[i] : items.id[i];
 }
 
-// A sequential and a diverging colour scale, both readable with every kind of colour vision.
+// Sequential and diverging colour scales, readable with every kind of colour vision.
 const SCALES = {
   light: {
     much: [[255, 255, 255], [205, 224, 241], [110, 172, 214], [33, 113, 181], [8, 48, 107]],
     more: [[160, 75, 0], [224, 150, 60], [252, 220, 180], [255, 255, 255], [185, 215, 238], [80, 150, 205], [5, 80, 150]],
+    ordered: [[160, 75, 0], [224, 150, 60], [190, 190, 190], [80, 150, 205], [5, 80, 150]],
   },
   dark: {
     much: [[28, 32, 36], [27, 62, 102], [40, 118, 184], [110, 178, 224], [226, 239, 250]],
     more: [[250, 180, 100], [178, 105, 30], [88, 60, 30], [28, 32, 36], [27, 62, 102], [52, 130, 196], [130, 198, 246]],
+    ordered: [[250, 180, 100], [178, 105, 30], [110, 110, 110], [52, 130, 196], [130, 198, 246]],
   },
 };
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -21,6 +21,34 @@ function labelCounts(i) {
   return counts;
 }
 
+const MOVES = 50; // thousandths by which another run moves the shares of an item that is marked
+const MOST_CONFUSED = 12; // classes in the picture of confusions
+
+// Speaker and words of each turn of a conversation: JSON messages, or lines that begin with a speaker; null otherwise.
+function turns(text) {
+  if (/^\s*[[{]/.test(text)) {
+    try {
+      const found = JSON.parse(text);
+      const messages = Array.isArray(found) ? found : found.messages || found.conversation || found.turns || [];
+      const said = messages.map((one) => [one.role || one.author || one.speaker || one.from, one.content || one.text || one.value]);
+      return said.length > 1 && said.every(([who, words]) => typeof who === "string" && typeof words === "string") ? said : null;
+    } catch { return null; }
+  }
+  const parts = text.split(/^[ \t]*\**(user|assistant|system|human|bot|ai|agent|customer|speaker ?\w+|person ?\w+|[A-Z])\**[ \t]*:\**[ \t]*/gim);
+  if (parts.length < 5 || parts[0].trim()) return null;
+  return Array.from({ length: (parts.length - 1) / 2 }, (_, k) => [parts[2 * k + 1], parts[2 * k + 2].trim()]);
+}
+
+function fullText(text) {
+  const said = turns(text);
+  if (!said) return h("p", { class: "full" }, text);
+  return h("dl", { class: "turns" }, ...said.flatMap(([who, words]) => [h("dt", {}, who), h("dd", {}, words)]));
+}
+
+function movesWords(i) {
+  return `Chains of the model disagree on this item: another run would move its shares by about ${decimal(items.moves[i] / 10, 0)} percentage points.`;
+}
+
 function subject(i) {
   const text = items.text ? items.text[i] : "";
   if (!text) return h("span", { class: "clamp" }, items.id[i]);
@@ -60,10 +88,11 @@ function itemDetail(i) {
   const heads = [["Answer"], ["Labels", "number"], ["Population", "number"], ...(named ? [["Annotators"]] : [])];
   const gold = items.gold && items.gold[i] >= 0 ? h("p", {}, "Gold: ", classLabel(items.gold[i])) : null;
   return h("div", {},
-    items.text && items.text[i] ? h("p", { class: "full" }, items.text[i]) : null, gold,
+    items.text && items.text[i] ? fullText(items.text[i]) : null, gold,
     reasons.has(i) ? h("p", {}, h("strong", {}, "Label differs from majority: "), reasons.get(i)) : null,
     scrolled(`Labels of ${items.id[i]}`, plainTable(null, null, heads, lines)),
     items.p_top ? h("p", { class: "note" }, intervalWords(i)) : null,
+    items.moves && items.moves[i] >= MOVES ? h("p", { class: "note" }, movesWords(i)) : null,
     items.cluster ? h("p", { class: "note" }, `${clusterName(items.cluster[i])}: ${clusters.items[items.cluster[i]].words}.`) : null);
 }
 
@@ -74,7 +103,8 @@ function intervalCell(i) {
 function labelCell(i) {
   const mark = has(i, "overturned") ? h("span", { class: "mark", title: "The model’s label differs from the most frequent label" }, "↺") : null;
   const wrong = has(i, "wrong") ? h("span", { class: "mark bad", title: `Gold: ${classes[items.gold[i]]}` }, "≠ gold") : null;
-  return h("span", {}, classLabel(items.label[i]), mark, wrong);
+  const unstable = items.moves && items.moves[i] >= MOVES ? h("span", { class: "mark", title: movesWords(i) }, "≈") : null;
+  return h("span", {}, classLabel(items.label[i]), mark, wrong, unstable);
 }
 
 function itemColumns() {
@@ -194,6 +224,29 @@ function sizeBins() {
   return bins;
 }
 
+// Answers of two annotators of the same item, for the classes with most disagreements.
+function confusedClasses() {
+  const { confused } = data.data;
+  if (!confused) return null;
+  const others = confused.map((row, p) => row.reduce((sum, n, q) => sum + (p === q ? 0 : n), 0));
+  const chosen = classes.map((_, p) => p).filter((p) => confused[p].some(Boolean))
+    .sort((p, q) => others[q] - others[p]).slice(0, MOST_CONFUSED).sort((p, q) => p - q);
+  const lines = chosen.map((p) => {
+    const total = confused[p].reduce((sum, n) => sum + n, 0);
+    return h("tr", {}, h("th", { scope: "row" }, classLabel(p)), ...chosen.map((q) => {
+      const cell = paint(h("td", {}, (100 * confused[p][q] / total).toFixed(0)), confused[p][q] / total);
+      if (p === q) cell.classList.add("same");
+      return cell;
+    }));
+  });
+  const part = chosen.length < P ? ` Shown are the ${chosen.length} classes with most disagreements.` : "";
+  const table = h("table", { class: "heat" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "One answers"), ...chosen.map((p) => h("th", { scope: "col" }, ...breakable(classes[p]))))),
+    h("tbody", {}, ...lines));
+  return h("figure", { class: "histogram", id: "confused" }, h("figcaption", {}, "Answers confused with one another"), scrolled("Answers confused with one another", table),
+    h("p", { class: "note" }, `If one annotator of an item gives the answer of the row, how often another gives that of the column, in per cent.${part}`));
+}
+
 function showItems() {
   const [, low, median, high] = data.data.per_item;
   const two = data.true_classes
@@ -203,6 +256,7 @@ function showItems() {
       histogram("Agreement on an item", agreementBins(), `Share of the labels with the most frequent answer; ${percent(data.data.unanimous)} of the items with two or more labels are unanimous.`),
       low === high && !data.data.n_unlabelled
         ? h("p", { class: "note" }, `Every item has ${whole(low)} label${low === 1 ? "" : "s"}.`)
-        : histogram("Labels per item", sizeBins(), `Median ${median}, range ${whole(low)} to ${whole(high)}.`)),
+        : histogram("Labels per item", sizeBins(), `Median ${median}, range ${whole(low)} to ${whole(high)}.`),
+      ...[confusedClasses()].filter(Boolean)),
     legend(), itemTable.element);
 }
