@@ -123,6 +123,7 @@ TYPICAL, MINORITY, ERROR, SPAM_VERDICT, DIFFERS, UNDECIDED = verdicts.VERDICTS
         (0.95, 0, 0, True, True, SPAM_VERDICT, 0.95),
         (0.85, 0, 0, True, True, UNDECIDED, np.nan),
         (0.05, 0, 0, False, False, UNDECIDED, np.nan),
+        (0.05, 0, 0, False, True, DIFFERS, np.nan),
         (0.01, 0.92, 0, True, True, MINORITY, 0.92),
         (0.01, 0.8, 0, True, False, UNDECIDED, np.nan),  # a minority view needs 0.9
         (0.01, 0.4, 0, True, False, TYPICAL, 0.59),
@@ -133,11 +134,30 @@ TYPICAL, MINORITY, ERROR, SPAM_VERDICT, DIFFERS, UNDECIDED = verdicts.VERDICTS
     ],
 )
 def test_verdicts_by_probability(spam, minority, error, depends, differs, verdict, probability):
-    agreement = SimpleNamespace(depends=np.array([depends]), differs=np.array([differs]))
-    columns = (np.array([value], dtype=float) for value in (spam, minority, error))
-    decided, chance = decide_verdicts(*columns, agreement)
+    gap = np.array([-0.2 if differs else -0.01])
+    agreement = SimpleNamespace(depends=np.array([depends]), differs=np.array([differs]), gap=gap)
+    columns = [np.array([value], dtype=float) for value in (spam, minority, error)]
+    decided, chance = decide_verdicts(*columns, agreement, np.array([3]))
     assert decided[0] == verdict
     np.testing.assert_allclose(chance, probability)
+
+
+def test_spam_agrees_less_than_others_or_gives_one_answer() -> None:
+    gap = np.array([-0.1, 0.02, 0.02, np.nan])
+    agreement = SimpleNamespace(depends=np.zeros(4, bool), differs=np.zeros(4, bool), gap=gap)
+    decided, _ = decide_verdicts(
+        np.full(4, 0.95), np.zeros(4), np.zeros(4), agreement, np.array([3, 3, 1, 3])
+    )
+    assert decided.tolist() == [SPAM_VERDICT, UNDECIDED, SPAM_VERDICT, SPAM_VERDICT]
+
+
+def test_most_disagreements_come_first() -> None:
+    """Labels times the gap below the usual: 50 · 0.1, 20 · 0.4, none; all of 6 without comparison."""
+    item, annotator = (column.ravel() for column in np.indices((4, 4)))
+    votes = Votes.of(ds.Annotations.from_arrays(item, annotator, item % 2))
+    agreement = replace(annotator_agreement(votes), gap=np.array([-0.1, -0.4, 0.3, np.nan]))
+    order = agreement.most_disagreements(np.arange(4), np.array([50, 20, 90, 6]))
+    assert order.tolist() == [1, 3, 0, 2]
 
 
 def answers_of(*rules, n_items=80, P=4):

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import median
 from typing import Any
 
@@ -309,11 +309,14 @@ class Checker:
 
     def check_check(self, about: Any) -> None:
         n, share, listing = self.parsed(
-            rf"Talk to {NUMBER} annotators? first \({SHARE} of the labels\): (.*)\. "
+            rf"Talk to {NUMBER} annotators? first \({SHARE} of the labels"
+            r"(?:; most disagreements first)?\): (.*)\. "
             r"Read the evidence before you exclude anyone\."
         )
         codes = about["annotators"].tolist()
         assert whole(n) == len(codes)
+        extra = [self.load[c] * min(max(-self.standings[c].get("gap", -1.0), 0), 1) for c in codes]
+        assert all(first >= second - 1e-9 for first, second in pairwise(extra))
         self.share(share, sum(self.load[code] for code in codes) / len(self.rows))
         facts = re.findall(rf"agrees on {SHARE}, others on {SHARE} of the same items", listing)
         assert len(facts) == sum(self.standings[code].get("n_usual", 0) > 0 for code in codes[:5])

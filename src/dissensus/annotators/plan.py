@@ -146,8 +146,8 @@ class Findings:
             return self.verdicts.check_sentence(names)
         if self.agreement is None:
             return None
-        load, codes = self.annotations.annotator_load, np.flatnonzero(self.check)
-        codes = codes[np.argsort(-load[codes], kind="stable")]
+        load = self.annotations.annotator_load
+        codes = self.agreement.most_disagreements(np.flatnonzero(self.check), load)
         return check_sentence(codes, names, load, self.agreement, [""] * len(names))
 
     def narrowing(self) -> tuple[Array, Array] | None:

@@ -158,8 +158,9 @@ def check_sentence(
         listing.append(f"{names[code]} ({facts})" if facts else str(names[code]))
     listing += [f"{n - MAX_NAMES:,} more"] * (n > MAX_NAMES)
     share = percent(float(load[annotators].sum() / max(load.sum(), 1)))
+    order = "; most disagreements first" * (n > 1)
     text = (
-        f"Talk to {count(n, 'annotator')} first ({share} of the labels): {listed(listing)}. "
+        f"Talk to {count(n, 'annotator')} first ({share} of the labels{order}): {listed(listing)}. "
         "Read the evidence before you exclude anyone."
     )
     return Sentence(text, "check", annotators=annotators)

@@ -7,11 +7,12 @@ often an annotator agrees with the others, and how often two others agree on the
 bias; and groups of annotators (``groups.py``), found on one half of the items and tested on the other. The
 posterior draws of HPGM add one probability, that the labels do not depend on the items (``evidence.py``).
 
-* *spam*: the labels do not depend on the items, with probability 0.9 or more.
+* *spam*: the labels do not depend on the items, with probability 0.9 or more, and the annotator agrees less
+  with the others than two others do, or gives one answer only.
 * *systematic error*: the labels exchange classes, as with swapped keys, or, by gold labels, are right less
   than half as often as usual, with probability 0.9 or more.
-* *cannot tell*: agreement with the others is not significantly above chance, or the probability of spam is
-  between 0.1 and 0.9, or that of a smaller group between 0.5 and 0.9.
+* *cannot tell*: the probability of spam is between 0.1 and 0.9, or that of a smaller group between 0.5 and
+  0.9, or agreement with the others is not significantly above chance although it is not clearly below usual.
 * *minority view*: a member of the smaller of two groups, with probability 0.9 or more.
 * *differs*: agrees clearly less with the others than two others do on the same items, and nothing above
   explains it.
@@ -173,8 +174,7 @@ class AnnotatorVerdicts(TableResult):
 
     def check_sentence(self, names: Sequence[str] | None = None) -> Sentence | None:
         """Return whom to talk to first, and why; None if there is no reason. ``names`` replace the ids."""
-        codes = np.flatnonzero(self.check)
-        codes = codes[np.argsort(-self.n_labels[codes], kind="stable")]
+        codes = self.standing.most_disagreements(np.flatnonzero(self.check), self.n_labels)
         named = (SPAM, ERROR, MINORITY)
         reasons = [
             ", ".join(
@@ -257,7 +257,9 @@ def compute_verdicts(model: HPGM, gold: Annotations | None, interval: float = 0.
     has_gold = gold is not None and gold.gold is not None
     minority = np.zeros(N) if has_gold else minority_probability(groups, labels.annotator_load)
     error = (1 - spam) * error
-    verdict, probability = decide_verdicts(spam, minority, error, agreement)
+    P = labels.n_classes
+    n_answers = np.bincount(np.unique(labels.annotator.astype(np.int64) * P + labels.label) // P, minlength=N)
+    verdict, probability = decide_verdicts(spam, minority, error, agreement, n_answers)
     if groups is not None and not groups.is_related:
         copies = (groups.group == 1) & ~np.isin(verdict.astype(str), (SPAM, ERROR))
         verdict[copies], probability[copies] = UNDECIDED, np.nan
@@ -372,19 +374,20 @@ def bias_columns(annotations: Annotations) -> dict[str, Any]:
 
 
 def decide_verdicts(
-    spam: Array, minority: Array, error: Array, agreement: AnnotatorAgreement
+    spam: Array, minority: Array, error: Array, agreement: AnnotatorAgreement, n_answers: NDArray[np.intp]
 ) -> tuple[NDArray[Any], Array]:
-    """Return every annotator's verdict and its probability."""
+    """Return every annotator's verdict and its probability; ``n_answers`` (N,): different answers given."""
     verdict = np.full(len(spam), TYPICAL, dtype=object)
     probability = np.clip(1 - spam - minority - error, 0, 1)
-    unclear_spam = (spam > MAX_TYPICAL_SPAM) | ~agreement.depends
+    unclear_spam = (spam > MAX_TYPICAL_SPAM) | ~(agreement.depends | agreement.differs)
+    agrees_as_usual = (np.nan_to_num(agreement.gap, nan=-1.0) >= 0) & (n_answers > 1)
     unclear_view = (minority > 0.5) & (minority < SURE_PROBABILITY)
     choices = (
         (DIFFERS, agreement.differs, np.full(len(spam), np.nan)),
         (MINORITY, minority >= SURE_PROBABILITY, minority),
         (UNDECIDED, unclear_spam | unclear_view, np.full(len(spam), np.nan)),
         (ERROR, error >= SURE_PROBABILITY, error),
-        (SPAM, spam >= SURE_PROBABILITY, spam),
+        (SPAM, (spam >= SURE_PROBABILITY) & ~agrees_as_usual, spam),
     )
     for name, applies, chance in choices:  # the later one wins
         verdict[applies], probability[applies] = name, chance[applies]

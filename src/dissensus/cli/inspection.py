@@ -88,7 +88,7 @@ def _show_verdicts(table: dict[str, Any], words: str) -> None:
             )
             others = "–" if usual != usual else f"{usual:.0%}"
             bias = format_bias(table["bias_of"][n], table["bias"][n], table["bias_error"][n])
-            differs = ", differs" * (table["differs"][n] and verdict != "differs")
+            differs = ", differs" * int(table["differs"][n] and verdict != "differs")
             cells = [str(table["annotator"][n]), verdict + differs, chance, int(table["n_labels"][n])]
             rows.append([*cells, agreement, others, bias, str(table["evidence"][n])])
     others = f"; {len(verdicts) - len(rows):,} not shown: -o FILE writes all" * (len(verdicts) > len(rows))

@@ -233,6 +233,11 @@ class AnnotatorAgreement:
         """(annotators,): enough items, and agreement that is not significantly above chance."""
         return np.asarray((self.n >= MIN_GAP_ITEMS) & ~self.depends)
 
+    def most_disagreements(self, annotators: NDArray[np.intp], load: NDArray[Any]) -> NDArray[np.intp]:
+        """Sort annotators by their disagreements beyond the usual, labels · (usual − agreement)."""
+        shares = np.clip(np.nan_to_num(-self.gap, nan=1.0), 0.0, 1.0)
+        return annotators[np.argsort(-(load * shares)[annotators], kind="stable")]
+
     def interval(self, n: int) -> Interval:
         """Return the agreement of annotator ``n`` with its 95 % interval."""
         value, half_width = float(self.agreement[n]), Z * float(self.error[n])

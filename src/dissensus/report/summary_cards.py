@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dissensus.annotators import sentences
 from dissensus.annotators.plan import Findings, people_left
@@ -22,6 +23,7 @@ RUN_LABELS_FILE = "labels.csv"
 
 def summary_cards(findings: Findings, described: Description, gold: Any) -> list[Content]:
     """Return the cards: a title, numbers that each link to a table, and a note."""
+    counts = findings.annotations.counts
     alpha = f"{described.alpha:.2f}" if math.isfinite(described.alpha) else "–"
     low, high = described.alpha_low, described.alpha_high
     interval = f"95\u00a0% interval {low:.2f} to {high:.2f}. " if math.isfinite(low) else ""
@@ -29,9 +31,10 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
     clear = [
         (raw, "items", "clear_raw", "in the raw labels"),
         (modelled, "items", "clear_model", "according to the model"),
-    ]
+    ][always_clear(counts) :]
     unsure = ", and the model is unsure which answer is more common"
-    tied = "Nearly tied" + unsure * (findings.intervals is not None)
+    least = sentences.labels_to_adjudicate(counts)
+    tied = f"Nearly tied, with {least} or more labels" + unsure * (findings.intervals is not None)
     adjudicate = [(f"{findings.adjudicate.sum():,}", "items", "adjudicate", "")]
     agreement = [(alpha, "items", "contested", "")]
     cards = [
@@ -60,6 +63,13 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
         right = [(sentences.percent(gold[key][0]), "items", "wrong", name) for key, name in sources]
         cards.append(_card("Accuracy on gold labels", right, f"On {sentences.count(gold['n'], 'item')}"))
     return cards
+
+
+def always_clear(counts: NDArray[Any]) -> bool:
+    """Return True if any labels would leave two thirds for one class, as 3 labels in 2 classes do."""
+    n = counts.sum(axis=1)
+    # the most frequent of P answers has at least ⌈n / P⌉ of n labels
+    return bool((3 * np.ceil(n / counts.shape[1]) >= 2 * n).all())
 
 
 def _card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> Content:

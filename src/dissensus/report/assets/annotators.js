@@ -108,13 +108,14 @@ function annotatorColumns() {
 // Additional columns of the CSV file.
 function annotatorFile() {
   const plain = ["reach", "gap", "probability", "again", "gold_n", "gold_right", "gold_low", "gold_high"].filter((key) => people[key]);
-  return [{ key: "evidence", value: (n) => people.evidence[n] }, ...plain.map((key) => ({ key, value: (n) => people[key][n] }))];
+  const extra = (n) => people.n[n] * (people.gap[n] === null ? 1 : Math.max(0, -people.gap[n]));
+  return [{ key: "evidence", value: (n) => people.evidence[n] }, { key: "disagreements", hidden: true, value: extra }, ...plain.map((key) => ({ key, value: (n) => people[key][n] }))];
 }
 
 function annotatorPresets() {
   const count = (keep) => people.id.reduce((sum, _, n) => sum + keep(n), 0);
   const words = {
-    spam: "The labels do not depend on the items, as if chosen at random. Exclude them.",
+    spam: "The labels do not depend on the items, as if chosen at random. Read the evidence, and exclude them.",
     "minority view": "Members of a smaller group that answers differently on the same items: another view, not carelessness. Keep the labels.",
     "systematic error": "The labels exchange classes. Ask whether the task was misunderstood, or keys were swapped.",
     differs: "They agree clearly less with the others than two others do on the same items, and no other verdict explains it. Talk to them.",
@@ -123,8 +124,8 @@ function annotatorPresets() {
   };
   const some = people.verdict ? Object.keys(VERDICTS).filter((verdict) => people.verdict.includes(verdict)) : [];
   return [{ key: "all", title: "All", sort: "verdict" },
-    { key: "check", title: `To talk to first (${whole(count((n) => people.check[n]))})`, keep: (n) => people.check[n] === 1, sort: "labels", down: true,
-      words: `They agree clearly less with the others than two others do on the same items${people.verdict ? ", or their labels are spam or a systematic error" : ""}. Read the evidence before excluding anyone.` },
+    { key: "check", title: `To talk to first (${whole(count((n) => people.check[n]))})`, keep: (n) => people.check[n] === 1, sort: "disagreements", down: true,
+      words: `They agree clearly less with the others than two others do on the same items${people.verdict ? ", or their labels are spam or a systematic error" : ""}. Read the evidence before excluding anyone. Sorted by disagreements beyond the usual.` },
     ...some.map((verdict) => ({ key: verdict, title: `${SIGNS[verdict]}${verdict} (${whole(count((n) => people.verdict[n] === verdict))})`,
       words: words[verdict], sort: "labels", down: true, keep: (n) => people.verdict[n] === verdict }))];
 }

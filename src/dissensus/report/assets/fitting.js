@@ -80,7 +80,7 @@ function traceChart() {
     patience: "because the objective no longer improved", "end of path": "at the end of the path of prior strengths" };
   const sampled = data.intervals === "sampled";
   const rose = `The objective ${ends[0] > ends[1] ? "fell" : "rose"} from ${ends[0].toPrecision(6)} to ${ends[1].toPrecision(6)} in ${last} iterations. `;
-  const words = sampled ? `${second_run ? `${second_run} ` : ""}The chart shows the log-likelihood of the labels in ${last} sampled states, chain after chain.`
+  const words = sampled ? `${second_run ? `${second_run} ` : ""}The chart shows the log-likelihood of the labels in ${last} sampled states, chain after chain. Chains start from different points and stay at different levels; the answers are their mean.`
     : `${rose}The fit stopped ${reasons_[stopped] || `by ${stopped}`}.`;
   return h("div", {}, h("p", {}, words),
     svg("svg", { viewBox: "0 0 640 225", class: "plot", role: "img", "aria-label": words },
