@@ -5,13 +5,16 @@ In the order of the work::
     printed.py    the figures printed in the paper
     datasets.py   finding, reading and splitting the data
     cells.py      one measurement: a file with its settings, seeds and numbers
+    annealing.py  simulated annealing as printed
     columns.py    the models that are compared
+    guided.py     the guided workflow, and criteria for K and L
     plan.py       the cells of an evaluation, and how much is computed
     measures.py   measuring a cell, by its kind
     run.py        measuring all cells on several processes
     derived.py    ensembles, intervals and comparisons, computed from the predictions
     results.py    the numbers of all cells, read from cells.jsonl
     tables.py     the tables of the page
+    answers.py    the answers of the page
     figures.py    the figures of the page
     page.py       the page
 

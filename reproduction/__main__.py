@@ -24,11 +24,12 @@ from dissensus.tables.results import check_output, claimed_directory
 from experiments.runner import DATA_FOLDER
 from reproduction.page import write_page
 from reproduction.plan import DEFAULT, PARTS, QUICK, Scale
+from reproduction.printed import REPEATS
 from reproduction.run import paper_encoder, reproduce, request
 
 BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143  # exit codes
 # Options that decide the numbers; the page shows them, but no folders.
-SHOWN_OPTIONS = ("sets", "only", "repeats", "embedding", "quick", "as_printed")
+SHOWN_OPTIONS = ("sets", "only", "repeats", "embedding", "quick", "as_printed", "paper_repeats")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     add("--embedding", metavar="MODEL", help="sentence encoder (default: all-MiniLM-L6-v2)")
     add("--quick", action="store_true", help="smaller grids and fewer repeats: ten minutes on two cores")
     add("--as-printed", action="store_true", help="also undo every departure from the paper, and compare")
+    add("--paper-repeats", action="store_true", help="also train PD, FMM and PGM as often as the paper")
     add("--glove", type=Path, metavar="FILE", help="with --as-printed: GloVe word vectors for the CNN")
     add("-o", "--output", type=Path, default=Path("paper"), help="directory to write (default: paper)")
     add("--publish", type=Path, metavar="DIR", help="also write the page here, without cells")
@@ -67,6 +69,8 @@ def scale_of(options: argparse.Namespace) -> Scale:
         if options.repeats < 1:
             raise bad_parameter("reproduce", "repeats", "an int >= 1", options.repeats)
         scale = replace(scale, repeats=options.repeats)
+    if options.paper_repeats:
+        scale = replace(scale, paper_repeats=REPEATS)
     if options.glove is not None and not options.as_printed:
         raise ParameterError("--glove needs --as-printed; add it, or leave --glove out")
     if options.glove is not None and not options.glove.is_file():

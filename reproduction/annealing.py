@@ -1,7 +1,7 @@
 """Simulated annealing as Algorithm 2 is printed, which differs from :mod:`dissensus.models.pgm.annealing`.
 
-New values are proposed from the prior: Θ_kl, ψ and Ω from their Dirichlet distributions, and the cluster of an
-item or annotator from ψ or Ω. The printed δ_ψ and δ_Ω contain only the terms of the prior,
+New values are proposed from the prior: Θ_kl, ψ and Ω from their Dirichlet distributions, and the cluster of
+an item or annotator from ψ or Ω. The printed δ_ψ and δ_Ω contain only the terms of the prior,
 
     δ_ψ = (γ − 1) Σ_k log ψ'_k / ψ_k,    δ_Ω = (τ − 1) Σ_l log Ω'_l / Ω_l                              (1)
 
@@ -74,7 +74,10 @@ def draw_from_priors(labels: Annotations, K: int, L: int, priors: Priors, rng: G
 class PrintedAnnealing(PGM):
     """PGM by simulated annealing with the proposals and the differences of ℓ that the paper prints."""
 
-    def _fit(self, annotations: Annotations, engine: Engine, **_: Any) -> None:
+    def _fit(
+        self, annotations: Annotations, engine: Engine, prior: Any = None, prior_strength: float = 1.0
+    ) -> None:
+        """Run Algorithm 2 as printed; there is no prior for the items."""
         rng, priors = np.random.default_rng(self.seed), PAPER_PRIORS
         sizes = self.n_item_clusters, self.n_annotator_clusters
         if self.start == "random":
@@ -92,8 +95,8 @@ class PrintedAnnealing(PGM):
             best = state if values[-1] == max(values) else best
         if self.ascent:
             best = ascend(annotations, best, priors)[1]
-        w, z = (np.eye(n)[clusters] for n, clusters in zip(sizes, (best.w, best.z), strict=True))
-        self._set_fitted(best.parameters, w, z, annotations.annotator_load)
+        hard_w, hard_z = np.eye(sizes[0])[best.w], np.eye(sizes[1])[best.z]
+        self._set_fitted(best.parameters, hard_w, hard_z, annotations.annotator_load)
         self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
         self.damping_, self.trace_, self.stopped_ = np.asarray(0.0), np.array(values), "max_iter"
 

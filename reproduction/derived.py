@@ -7,10 +7,9 @@ that the page is made from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,27 +21,42 @@ from dissensus.numerics import Array
 from dissensus.tables.atomic import atomic_path
 from dissensus.tables.results import json_safe
 from reproduction.cells import Numbers
-from reproduction.columns import COLUMNS, GUIDES
+from reproduction.columns import (
+    ALL_GUIDES,
+    BY_PAIR,
+    COLUMNS,
+    GUIDES,
+    HIERARCHICAL,
+    ITEM,
+    OTHER,
+    PAIR,
+    PAPER_GUIDES,
+    PLAIN,
+    RAW,
+    mode_key,
+)
 from reproduction.figures import scatter
 from reproduction.measures import PREDICTED_PARTS, scores
 from reproduction.plan import Plan
 
 DERIVED = "derived"  # the record of derived numbers
 MODEL_TITLES = {"counts": "smoothed counts", "dawid_skene": "Dawid–Skene", "majority": "majority vote"} | {
-    key: guide.title for key, guide in GUIDES.items()
+    key: ALL_GUIDES[key].title for key in (*GUIDES, HIERARCHICAL)
 }
+PRINTED_CELLS = "-printed-"  # in the names of cells of ``--as-printed`` and ``--paper-repeats``
 
 
 def write_records(plan: Plan, folder: Path, command: str) -> None:
     """Write ``cells.jsonl`` and the t-SNE figures of a finished evaluation.
 
-    Cells of an earlier run with ``--as-printed`` are kept in the file.
+    Cells of an earlier run with ``--as-printed`` or ``--paper-repeats`` are kept in the file.
     """
-    lines, path = list[str](), folder / "cells.jsonl"
-    if path.exists() and not plan.scale.as_printed:
-        earlier = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        lines = [line for line in earlier if "-printed-" in json.loads(line)["file"]]
-    for cell in plan.cells():
+    lines, path, cells = list[str](), folder / "cells.jsonl", plan.cells()
+    if path.exists():
+        measured = {cell.path for cell in cells}
+        earlier = [(json.loads(line)["file"], line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [f"{line}\n" for file, line in earlier if PRINTED_CELLS in file and file not in measured]
+    for cell in cells:
         content = plan.finished.read(cell)
         if content is None:
             raise DataError(f"{cell.path}: the cell is not finished; run the same command again")
@@ -152,28 +166,60 @@ def ensembles(plan: Plan, name: str) -> dict[str, Numbers]:
 
 # ---- comparisons of models ----------------------------------------------------------------------------
 
+Pairs = Sequence[tuple[str, str]]
+
+CLUSTERING = ("annealing", "bp", "vb")  # PGM, by inference
 # On the same features, without snapping and without dropout.
-SOFT_PAIRS = tuple((f"{key}_soft", "fmm_soft") for key in ("annealing", "bp", "vb", "cbcc"))
-NEURAL_PAIRS = (*(("ldlnm_plain", f"{key}_soft") for key in GUIDES), ("ldlnm_default", "guided"))
-ANNOTATOR_PAIRS = (("ldlnm_plain", "ldlnm_alone_plain"), ("ldlnm_default", "ldlnm_default_alone"))
+SOFT_PAIRS = tuple((f"{key}_soft", "fmm_soft") for key in CLUSTERING)
+HIERARCHICAL_PAIRS = ((f"{HIERARCHICAL}_soft", "fmm_soft"),)
+LDLNM_PAIRS = tuple((f"ldlnm_{PLAIN}", f"{key}_soft") for key in GUIDES)
+NEURAL_PAIRS = (*LDLNM_PAIRS, (f"ldlnm_{PLAIN}", f"{HIERARCHICAL}_soft"), ("ldlnm_default", "guided"))
+ANNOTATOR_PAIRS = ((f"ldlnm_{PLAIN}", f"ldlnm_alone_{PLAIN}"), ("ldlnm_default", "ldlnm_default_alone"))
 # As compared in the paper: a network on sentence embeddings with a CNN trained from scratch whose answers are
 # snapped; with dropout on, the mean over a mask for each annotator with the answer of a single mask.
 GUIDED_PAIRS = (("annealing", "fmm"), ("bp", "fmm"))
-PRINTED_NEURAL_PAIRS = (("ldlnm", "fmm"), ("ldlnm", "annealing"), ("ldlnm", "bp"))
+PRINTED_NEURAL_PAIRS = tuple(("ldlnm", key) for key in PAPER_GUIDES)
 PRINTED_ANNOTATOR_PAIRS = (("ldlnm", "ldlnm_alone"),)
-HIDDEN_PAIRS = (("annealing", "fmm"), ("bp", "fmm"), ("vb", "fmm"))
+HIDDEN_PAIRS = tuple((key, "fmm") for key in (*CLUSTERING, HIERARCHICAL))
 CBCC_PAIRS = (("bp", "cbcc"), ("vb", "cbcc"))
 SOFT_CBCC_PAIRS = tuple((f"{first}_soft", f"{second}_soft") for first, second in CBCC_PAIRS)
+# Models with clusters against learners without.
+PRINTED_PD_PAIRS = tuple((key, "pd") for key in (*PAPER_GUIDES, "ldlnm"))
+UNGUIDED_PAIRS = tuple(
+    (key, "softmax") for key in (*(f"{key}_soft" for key in GUIDES), f"{HIERARCHICAL}_soft", f"ldlnm_{PLAIN}")
+)
+SNAPPING_PAIRS = tuple((key, f"{key}_{RAW}") for key in PAPER_GUIDES)
+RAW_PD_PAIRS = tuple((f"{key}_{RAW}", "pd") for key in PAPER_GUIDES)
+PROJECTION_PAIRS = tuple(
+    (mode_key(key, refine, "soft"), mode_key(key, refine, "hard"))
+    for refine in ("hard", "soft")
+    for key in PAPER_GUIDES
+)
+REFINEMENT_PAIRS = tuple(
+    (mode_key(key, "soft", project), mode_key(key, "hard", project))
+    for project in ("hard", "soft")
+    for key in PAPER_GUIDES
+)
 
 TEST_KL, PRINTED_KL = "test KL", "test KL, compared as in the paper"
-HIDDEN_LABELS = {"pair": "hidden labels, given item and annotator", "item": "hidden labels, given the item"}
+SNAPPING_KL = "test KL, the same CNN with and without snapping"
+# Measures of the paper's comparisons.
+PRINTED_MEASURES = (PRINTED_KL, f"{PRINTED_KL}, {BY_PAIR}")
+HIDDEN_LABELS = {PAIR: "hidden labels, given item and annotator", ITEM: "hidden labels, given the item"}
+HIDDEN_BY_PAIR = {f"{ITEM}{OTHER}": f"{HIDDEN_LABELS[ITEM]}, {BY_PAIR}"}
 
 
 def contrasts(plan: Plan) -> Iterator[Numbers]:
     """Yield the difference between two models' losses on one dataset, with its interval, by question."""
-    yield from _on_test(plan, "RQ1", TEST_KL, SOFT_PAIRS)
+    yield from _on_test(plan, "PD", PRINTED_KL, PRINTED_PD_PAIRS)
+    yield from _on_test(plan, "PD", SNAPPING_KL, SNAPPING_PAIRS)
+    yield from _on_test(plan, "PD", TEST_KL, (*RAW_PD_PAIRS, *UNGUIDED_PAIRS))
+    yield from _on_test(plan, "RQ1", TEST_KL, (*SOFT_PAIRS, *HIERARCHICAL_PAIRS))
+    yield from _on_test(plan, "RQ1", TEST_KL, SOFT_PAIRS, by_pair=True)
     yield from _on_test(plan, "RQ1", PRINTED_KL, GUIDED_PAIRS)
-    yield from _on_hidden_labels(plan, "RQ1", HIDDEN_PAIRS)
+    yield from _on_test(plan, "RQ1", PRINTED_KL, GUIDED_PAIRS, by_pair=True)
+    yield from _on_hidden_labels(plan, "RQ1", HIDDEN_PAIRS, HIDDEN_LABELS)
+    yield from _on_hidden_labels(plan, "RQ1", HIDDEN_PAIRS[:-1], HIDDEN_BY_PAIR)
     for name in plan.datasets_with("recover"):
         content = plan.finished.read(plan.recovery(name))
         assert content is not None
@@ -183,17 +229,21 @@ def contrasts(plan: Plan) -> Iterator[Numbers]:
                 interval = Interval(row["value"], row["low"], row["high"])
                 yield _contrast("RQ1", measure, row["first"], row["second"], name, interval)
     yield from _on_test(plan, "RQ2", TEST_KL, NEURAL_PAIRS)
+    yield from _on_test(plan, "RQ2", TEST_KL, LDLNM_PAIRS, by_pair=True)
     yield from _on_test(plan, "RQ2", PRINTED_KL, PRINTED_NEURAL_PAIRS)
+    yield from _on_test(plan, "RQ2", PRINTED_KL, PRINTED_NEURAL_PAIRS, by_pair=True)
     yield from _on_test(plan, "RQ3", TEST_KL, ANNOTATOR_PAIRS)
     yield from _on_test(plan, "RQ3", PRINTED_KL, PRINTED_ANNOTATOR_PAIRS)
     yield from _on_test(plan, "CBCC", TEST_KL, SOFT_CBCC_PAIRS)
-    yield from _on_hidden_labels(plan, "CBCC", CBCC_PAIRS)
+    yield from _on_hidden_labels(plan, "CBCC", CBCC_PAIRS, HIDDEN_LABELS)
     for first, second in CBCC_PAIRS:
         for name in plan.datasets_with("gold"):
             right = [plan.finished.arrays(plan.gold(name, key).path)["right"] for key in (first, second)]
             interval = _interval(plan, right[1] - right[0])
             titles = MODEL_TITLES[first], MODEL_TITLES[second]
             yield _contrast("CBCC", "error on gold labels", *titles, name, interval)
+    yield from _on_test(plan, "Soft or hard", "test KL, projection soft or hard", PROJECTION_PAIRS)
+    yield from _on_test(plan, "Soft or hard", "test KL, refinement soft or hard", REFINEMENT_PAIRS)
 
 
 def _contrast(
@@ -204,19 +254,23 @@ def _contrast(
 
 
 def _on_test(
-    plan: Plan, question: str, measure: str, pairs: Sequence[tuple[str, str]]
-) -> Iterator[dict[str, Any]]:
+    plan: Plan, question: str, measure: str, pairs: Pairs, *, by_pair: bool = False
+) -> Iterator[Numbers]:
+    """Yield differences in KL on test; ``by_pair`` takes the columns with K × L chosen by hidden labels."""
+    measure += f", {BY_PAIR}" if by_pair else ""
     for first, second in pairs:
+        titles = COLUMNS[first].title, COLUMNS[second].title
+        if by_pair:
+            first, second = (key + OTHER if key + OTHER in COLUMNS else key for key in (first, second))
         for name in plan.datasets_with("table3"):
             interval = _interval(plan, difference(plan, name, first, second))
-            titles = COLUMNS[first].title, COLUMNS[second].title
             yield _contrast(question, measure, *titles, name, interval)
 
 
 def _on_hidden_labels(
-    plan: Plan, question: str, pairs: Sequence[tuple[str, str]]
-) -> Iterator[dict[str, Any]]:
-    for condition, measure in HIDDEN_LABELS.items():
+    plan: Plan, question: str, pairs: Pairs, conditions: Mapping[str, str]
+) -> Iterator[Numbers]:
+    for condition, measure in conditions.items():
         for first, second in pairs:
             for name in plan.datasets_with("hidden"):
                 arrays, other = (plan.finished.arrays(plan.hidden(name, key).path) for key in (first, second))

@@ -13,21 +13,46 @@ from dissensus.evaluate.recovery import Recovery, recover
 from dissensus.evaluate.select import Selection, select
 from dissensus.evaluate.tasks import key_of, stream_seed
 from dissensus.labels.annotations import Annotations
-from dissensus.metrics import accuracy, accuracy_rows, entropy, kl, log_probability_rows, onehot_accuracy
+from dissensus.metrics import (
+    Ties,
+    accuracy,
+    accuracy_rows,
+    entropy,
+    kl,
+    log_probability_rows,
+    onehot_accuracy,
+)
 from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array, row_shares
-from dissensus.text.guided.classifier import PRIOR_STRENGTHS, GuidedClassifier, ItemClusters, Projection
+from dissensus.text.guided.classifier import PRIOR_STRENGTHS, ItemClusters, Projection
 from reproduction.cells import Arrays, Cell, FinishedCells, Numbers
-from reproduction.columns import ENCODER, GLOVE, GUIDES, INSIDE, PLAIN, default_guided, learner_of
+from reproduction.columns import (
+    ALL_GUIDES,
+    ENCODER,
+    GLOVE,
+    GUIDES,
+    INSIDE,
+    ITEM,
+    OTHER,
+    PAIR,
+    PLAIN,
+    RAW,
+    default_guided,
+    learner_of,
+)
 from reproduction.datasets import Dataset
+from reproduction.guided import criterion_of, equal_annotators, paper_workflow, soft_workflow
 
 Result = tuple[Numbers, Arrays]
 
 PREDICTED_PARTS = ("dev", "test")
 MAX_LISTED = 10  # settings of a search that its cell lists
 HIDDEN_SHARE = 0.2  # share of the (item, annotator) pairs that are hidden
+# Given item and annotator; given the item, and the same with K × L chosen given item and annotator.
+HIDDEN_CONDITIONS = PAIR, ITEM, f"{ITEM}{OTHER}"
+CONSTANT, UNIFORM = "constant", "uniform"  # the mean training distribution, and equal shares
 # pairs compared by KL in the recovery of the population
 CONTRASTS = (("PGM bp", "FMM"), ("PGM vb", "FMM"), ("FMM", "counts"), ("PGM bp", "counts"))
 
@@ -54,15 +79,15 @@ class Inputs:
 Measure = Callable[[Inputs, Cell], Result]
 
 
-def scores(gold: Array, predicted: Array) -> dict[str, float]:
+def scores(gold: Array, predicted: Array, ties: Ties = "first") -> dict[str, float]:
     """Return KL(gold ‖ predicted) with 1e-5 added to both sides, and accuracy in both definitions.
 
-    Among tied gold classes the first in class order counts, as in the authors' code.
+    Among tied classes the first in class order counts, as in the authors' code, or an even draw ("share").
     """
     return {
         "kl": kl(gold, predicted),
-        "accuracy": accuracy(gold, predicted, ties="first"),
-        "onehot_accuracy": onehot_accuracy(gold, predicted, ties="first"),
+        "accuracy": accuracy(gold, predicted, ties=ties),
+        "onehot_accuracy": onehot_accuracy(gold, predicted, ties=ties),
     }
 
 
@@ -80,10 +105,11 @@ def _stacked(runs: Sequence[Mapping[str, Array]]) -> Arrays:
 
 
 def describe(inputs: Inputs, cell: Cell) -> Result:
-    """Describe a dataset, and score the constant prediction."""
+    """Describe a dataset, and score two predictions that do not depend on the item."""
     data = inputs.datasets[cell.dataset]
     annotations = data.annotations
-    mean = np.tile(data.gold["train"].mean(axis=0), (data.parts["test"].n_items, 1))
+    test = data.gold["test"]
+    mean = np.tile(data.gold["train"].mean(axis=0), (len(test), 1))
     numbers = {
         "items": annotations.n_items,
         "annotators": annotations.n_annotators,
@@ -94,20 +120,20 @@ def describe(inputs: Inputs, cell: Cell) -> Result:
         "train": data.parts["train"].n_items,
         "dev": data.parts["dev"].n_items,
         "test": data.parts["test"].n_items,
-        "constant": scores(data.gold["test"], mean),
+        CONSTANT: scores(test, mean),
+        UNIFORM: scores(test, np.full(mean.shape, 1 / annotations.n_classes), ties="share"),
     }
     return numbers, {}
 
 
 def search(inputs: Inputs, cell: Cell) -> Result:
-    """Search the numbers of clusters by predicting half of each dev item's labels from the other half."""
+    """Search the numbers of clusters by a criterion on dev."""
     data, settings = inputs.datasets[cell.dataset], cell.settings
-    guide = GUIDES[settings["guide"]]
     selection = select(
         data.parts["train"],
-        guide.build({}),
+        GUIDES[settings["guide"]].build({}),
         settings["grid"],
-        criterion="dev",
+        criterion=criterion_of(settings["criterion"], data.parts["dev"], settings.get("learner", {})),
         dev=data.parts["dev"],
         directory=inputs.search_directory(cell),
         **_trials(settings),
@@ -163,14 +189,8 @@ def clusters(inputs: Inputs, cell: Cell) -> Result:
 
 def cluster_divergence(train: Annotations, guide: str, sizes: Mapping[str, int], seed: int) -> float:
     """Return the mean KL(empirical ‖ distribution of the item's most likely cluster), 1e-5 on both sides."""
-    model = _equal_annotators(GUIDES[guide].build({**sizes, "assignment": "hard", "seed": seed}))
+    model = equal_annotators(ALL_GUIDES[guide].build({**sizes, "assignment": "hard", "seed": seed}))
     return kl(row_shares(train.counts), model.fit(train).label_distributions_)
-
-
-def _equal_annotators(guide: Model) -> Model:
-    """Weight annotators equally, as in Eq. infer; FMM has no annotators."""
-    has_annotators = "weight_by" in guide.get_params(deep=False)
-    return guide.set_params(weight_by="annotators") if has_annotators else guide
 
 
 # ---- Table 3 ------------------------------------------------------------------------------------------
@@ -192,52 +212,65 @@ def learner(inputs: Inputs, cell: Cell) -> Result:
 def guided(inputs: Inputs, cell: Cell) -> Result:
     """Run the paper's workflow: snap labels to clusters, train a CNN, snap its predictions to clusters."""
     data, settings = inputs.datasets[cell.dataset], cell.settings
-    model = GuidedClassifier(
-        _equal_annotators(GUIDES[settings["guide"]].build(settings["sizes"])),
-        inputs.learner("pd", settings["learner"], settings["seed"]),
-        refine="hard",
-        project="hard",
-        annotator_sum="outside",
-        prior_strength=1.0,
-    )
+    guide = ALL_GUIDES[settings["guide"]].build({**settings["sizes"], "seed": settings["seed"]})
+    model = paper_workflow(guide, inputs.learner("pd", settings["learner"], settings["seed"]))
     train, dev = (data.parts[name] for name in ("train", "dev"))
     model.fit(data.texts("train"), train, dev=(data.texts("dev"), dev))
     raw = {part: model.learner_.label_distributions(data.texts(part)) for part in PREDICTED_PARTS}
-    inside, strength = _inside(ItemClusters.of(model.guide_, train.annotator_load), raw, data.gold["dev"])
+    clusters = ItemClusters.of(model.guide_, train.annotator_load)
+    inside, strength = _projected(clusters, raw, data.gold["dev"], "hard")
     predictions = {part: model.label_distributions(data.texts(part)) for part in PREDICTED_PARTS}
+    variants = {RAW: raw, INSIDE: inside}
     numbers = {
         "runs": [_run(data, settings["seed"], predictions)],
-        "unprojected": [_run(data, settings["seed"], raw)],
-        INSIDE: [_run(data, settings["seed"], inside)],
+        **{name: [_run(data, settings["seed"], variant)] for name, variant in variants.items()},
         "strength": strength,
         "refined_kl": kl(data.gold["train"], model.refined_),
         "clusters_used": len(np.unique(predictions["test"].round(12), axis=0)),
     }
-    inside_arrays = {f"{INSIDE}_{part}": array for part, array in _stacked([inside]).items()}
-    return numbers, _stacked([predictions]) | inside_arrays
+    return numbers, _stacked([predictions]) | _variant_arrays(variants)
 
 
-def _inside(
-    clusters: ItemClusters | None, raw: Mapping[str, Array], gold: Array
+def _projected(
+    clusters: ItemClusters | None, raw: Mapping[str, Array], gold: Array, mode: str
 ) -> tuple[dict[str, Array], float]:
-    """Snap the predictions with the annotator sum inside, with the S that is best on dev."""
+    """Project predictions with the annotator sum inside, with the S that is best on dev."""
     assert clusters is not None  # every guide of the tables has item clusters
-    projections = [Projection(clusters, "hard", "inside", float(S)) for S in PRIOR_STRENGTHS]
+    projections = [Projection(clusters, mode, "inside", float(S)) for S in PRIOR_STRENGTHS]
     best = min(projections, key=lambda project: kl(gold, project(raw["dev"])))
     return {part: best(h) for part, h in raw.items()}, best.prior_strength
 
 
+def _variant_arrays(variants: Mapping[str, Mapping[str, Array]]) -> Arrays:
+    """Return the predictions of a column's variants, by variant and part."""
+    return {
+        f"{name}_{part}": array
+        for name, predictions in variants.items()
+        for part, array in _stacked([predictions]).items()
+    }
+
+
 def guided_soft(inputs: Inputs, cell: Cell) -> Result:
-    """Refine and project softly with a guide's clusters, around softmax regression on the embeddings."""
+    """Refine and project with a guide's clusters, softly and hard, around softmax regression."""
     data, settings = inputs.datasets[cell.dataset], cell.settings
-    guide = GUIDES[settings["guide"]].build({**settings["sizes"], "seed": settings["seed"]})
-    learner = learner_of("softmax", {}, settings["seed"])
-    model = GuidedClassifier(guide, learner, refine="soft", project="soft")
+    variants, strengths = dict[str, Mapping[str, Array]](), dict[str, float]()
     train, dev = (data.parts[name] for name in ("train", "dev"))
-    model.fit(data.features("train"), train, dev=(data.features("dev"), dev))
-    predictions = {part: model.label_distributions(data.features(part)) for part in PREDICTED_PARTS}
-    numbers = {"runs": [_run(data, settings["seed"], predictions)], "strength": model.prior_strength_}
-    return numbers, _stacked([predictions])
+    for refine in ("hard", "soft"):
+        guide = ALL_GUIDES[settings["guide"]].build({**settings["sizes"], "seed": settings["seed"]})
+        model = soft_workflow(guide, settings["seed"], refine)
+        model.fit(data.features("train"), train, dev=(data.features("dev"), dev))
+        raw = {part: model.learner_.label_distributions(data.features(part)) for part in PREDICTED_PARTS}
+        clusters = ItemClusters.of(model.guide_, train.annotator_load)
+        for project in ("hard", "soft"):
+            predicted, strength = _projected(clusters, raw, data.gold["dev"], project)
+            variants[f"{refine}_{project}"], strengths[f"{refine}_{project}"] = predicted, strength
+    predictions = variants.pop("soft_soft")
+    numbers = {
+        "runs": [_run(data, settings["seed"], predictions)],
+        **{name: [_run(data, settings["seed"], variant)] for name, variant in variants.items()},
+        "strengths": strengths,
+    }
+    return numbers, _stacked([predictions]) | _variant_arrays(variants)
 
 
 def guided_default(inputs: Inputs, cell: Cell) -> Result:
@@ -272,7 +305,7 @@ def ldlnm(inputs: Inputs, cell: Cell) -> Result:
         PLAIN: [_run(data, settings["seed"], plain)],
         "epoch": int(model.epoch_[0]),
     }
-    arrays = _stacked(noisy) | {f"{PLAIN}_{part}": array for part, array in _stacked([plain]).items()}
+    arrays = _stacked(noisy) | _variant_arrays({PLAIN: plain})
     return numbers, arrays | {"embeddings": model.embed_items(data.features("train"))}
 
 
@@ -302,9 +335,9 @@ def picture(inputs: Inputs, cell: Cell) -> Result:
 
 def model_of(name: str, sizes: Mapping[str, Any], seed: int, estimate: str = "population") -> Model:
     """Return a model by its name in the plan; ``estimate`` applies to models of one true class."""
-    if name in GUIDES:
+    if name in ALL_GUIDES:
         target = {"estimate": estimate} if name == "cbcc" else {}
-        return GUIDES[name].build({**sizes, **target, "seed": seed})
+        return ALL_GUIDES[name].build({**sizes, **target, "seed": seed})
     if name == "majority":
         from dissensus.models.counting import MajorityVote
 
@@ -321,18 +354,21 @@ def model_of(name: str, sizes: Mapping[str, Any], seed: int, estimate: str = "po
 def hidden(inputs: Inputs, cell: Cell) -> Result:
     """Measure −log P of hidden labels given item and annotator, and given the item."""
     annotations, settings = inputs.datasets[cell.dataset].annotations, cell.settings
-    pair, item, items = [], [], []
+    rows: dict[str, list[Any]] = {name: [] for name in ("items", *HIDDEN_CONDITIONS)}
     for split in settings["splits"]:
         shown, hidden_part = annotations.split_labels(HIDDEN_SHARE, seed=split)
-        model = model_of(settings["model"], settings["sizes"], split).fit(shown)
         item_ids = hidden_part.items[hidden_part.item]
         annotator_ids = hidden_part.annotators[hidden_part.annotator]
-        pair.append(-log_probability_rows(model.predict_proba(item_ids, annotator_ids), hidden_part.label))
-        item.append(-log_probability_rows(model.predict_proba(item_ids), hidden_part.label))
-        items.append(annotations.item_vocabulary.codes(hidden_part.item_vocabulary)[hidden_part.item])
-    numbers: Numbers = {"pair": [float(p.mean()) for p in pair], "item": [float(i.mean()) for i in item]}
-    arrays = {name: np.concatenate(rows) for name, rows in (("pair", pair), ("item", item), ("items", items))}
-    return numbers, arrays
+        pair = model_of(settings["model"], settings["sizes"], split).fit(shown)
+        item = pair
+        if settings["item_sizes"] != settings["sizes"]:
+            item = model_of(settings["model"], settings["item_sizes"], split).fit(shown)
+        predicted = pair.predict_proba(item_ids, annotator_ids), item.predict_proba(item_ids)
+        for name, p in zip(HIDDEN_CONDITIONS, (*predicted, pair.predict_proba(item_ids)), strict=True):
+            rows[name].append(-log_probability_rows(p, hidden_part.label))
+        rows["items"].append(annotations.item_vocabulary.codes(hidden_part.item_vocabulary)[hidden_part.item])
+    numbers = {name: [float(losses.mean()) for losses in rows[name]] for name in HIDDEN_CONDITIONS}
+    return numbers, {name: np.concatenate(parts) for name, parts in rows.items()}
 
 
 def gold(inputs: Inputs, cell: Cell) -> Result:

@@ -17,20 +17,29 @@ from typing import Any
 
 from reproduction.cells import Cell, FinishedCells
 from reproduction.columns import (
+    CNN,
     COLUMNS,
+    CRITERIA,
     DEPARTURES,
     ENCODER,
     EVERYTHING,
     GLOVE,
+    GUIDE,
     GUIDES,
+    HIERARCHICAL,
+    ITEM,
     MEASURED_COLUMNS,
     NETWORK_SEARCHES,
     OPTIONAL_DEPARTURES,
+    PAIR,
+    REPEATED,
+    SEARCHES,
     SIZES,
+    SOFT,
     Column,
     Departure,
-    Guide,
     default_guided,
+    search_key,
     with_all,
 )
 from reproduction.datasets import Dataset
@@ -52,7 +61,9 @@ DEFAULT_DATASETS = {
     **dict.fromkeys(("nli_variation", "tweet_sensitivity"), ("recover",)),
     **dict.fromkeys(("weather_sentiment_amt", "weather_sentiment_cf"), ("hidden", "gold")),
 }
-HIDDEN_MODELS = ("counts", "dawid_skene", *GUIDES)
+HIDDEN_MODELS = ("counts", "dawid_skene", *GUIDES, HIERARCHICAL)
+# Expected processor seconds of a trial beside the fit of its guide.
+TRIAL_SECONDS = {SOFT: 1.2, CNN: 7.0} | dict.fromkeys((PAIR, ITEM), 0.0)
 # Measures that use the sentence embeddings.
 ON_FEATURES = ("network_search", "guided_soft", "guided_default", "ldlnm", "ldlnm_default", "picture")
 GOLD_MODELS = ("majority", "dawid_skene", "cbcc", "bp", "vb")
@@ -68,11 +79,15 @@ class Scale:
     name: str = "default"
     # The paper has 100. Trainings differ little compared with test items.
     repeats: int = 5
-    own_repeats: int = 2  # repeats of columns that are not in the paper
+    own_repeats: int = 3  # repeats of columns that are not in the paper
     # The paper's range, 3 to 20; with fewer of the large sizes a search costs a third.
     item_clusters: tuple[int, ...] = (3, 4, 5, 6, 8, 10, 12, 14, 17, 20)
     annotator_clusters: tuple[int, ...] = (3, 4, 5, 6, 8, 10, 12, 14, 17, 20)
-    fmm_clusters: tuple[int, ...] = tuple(range(3, 41))
+    fmm_clusters: tuple[int, ...] = tuple(range(3, 41))  # FMM's K, for Table 2 and hidden labels
+    # K and L for the columns as in the paper: every trial of their search trains a CNN.
+    cnn_clusters: tuple[int, ...] = (4, 8, 14, 20)
+    cnn_search_repeats: int = 3
+    cnn_finalists: int = 3
     communities: tuple[int, ...] = (2, 3, 5)  # of CBCC; 8 and 20 predicted worse on all five datasets
     search_repeats: int = 5  # splits of dev for the finalists of a search
     finalists: int = 6
@@ -93,7 +108,8 @@ class Scale:
     as_printed: bool = False  # whether departures from the paper are undone, one by one and all together
     printed_embedding: str | None = None  # the paper's encoder, if it can be loaded
     glove: str | None = None  # file of word vectors for the CNN, as in the paper
-    evaluations: int = REPEATS  # evaluations of LDL-NM as printed, which are cheap
+    evaluations: int = REPEATS  # evaluations of LDL-NM with dropout on, which are cheap
+    paper_repeats: int | None = None  # repeats of the paper's columns in a set of rows of their own
 
 
 DEFAULT = Scale()
@@ -105,7 +121,10 @@ QUICK = Scale(
     item_clusters=(4, 8, 12),
     annotator_clusters=(4, 8, 12),
     fmm_clusters=(5, 10, 20, 40),
-    communities=(3, 8),
+    cnn_clusters=(8,),
+    cnn_search_repeats=1,
+    cnn_finalists=1,
+    communities=(3,),
     search_repeats=1,
     finalists=1,
     sizes=(8, 20),
@@ -122,6 +141,11 @@ QUICK = Scale(
 
 
 # ---- the cells ----------------------------------------------------------------------------------------
+
+
+def _without_guide(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a departure that are settings of a model."""
+    return {name: value for name, value in settings.items() if name != GUIDE}
 
 
 def possible_parts(data: Dataset) -> tuple[str, ...]:
@@ -162,8 +186,10 @@ class Plan:
     def _independent(self) -> Iterator[Cell]:
         for name in self.datasets_with("table1", "table3"):
             yield self.description(name)
-        for name in self.datasets_with("table2", "table3", "hidden", "gold"):
-            yield from (self.search(name, guide) for guide in GUIDES)
+        for criterion, (_, parts) in CRITERIA.items():
+            for name in self.datasets_with(*parts):
+                keys = (key for key, search in SEARCHES.items() if search[1] == criterion)
+                yield from (self.search(name, key) for key in keys)
         for name in self.datasets_with("table2"):
             yield from self.paper_clusters(name)
             yield from (cell for key in TABLE_2 for cell in self.printed_clusters(name, key).values())
@@ -186,27 +212,38 @@ class Plan:
             grid = dict.fromkeys(sides, scale.sizes)
             network = self._paper_network(key) | {"patience": scale.search_patience}
             settings = {"grid": grid, "network": network, **trials}
-            return self._cell(name, "network_search", f"{key}-search", settings, 4 * self._trials(grid))
-        guide = GUIDES[key]
-        grid = self._grid(guide)
-        settings = {"model": guide.model.__name__, "fixed": guide.fixed, "grid": grid, **trials}
-        weight = guide.weight * self._trials(grid)
-        return self._cell(name, "search", f"{key}-search", settings | {"guide": key}, weight)
+            return self._cell(
+                name, "network_search", f"{key}-search", settings, 4 * self._trials(grid, **trials)
+            )
+        guide_key, criterion = SEARCHES[key]
+        guide, grid = GUIDES[guide_key], self._grid(guide_key, criterion)
+        learner: dict[str, Any] = {}
+        if criterion == CNN:
+            trials |= {"repeats": scale.cnn_search_repeats, "finalists": scale.cnn_finalists}
+            learner = {"learner": dict(scale.cnn)}
+        settings = {"model": guide.model.__name__, "fixed": guide.fixed, "guide": guide_key, "grid": grid}
+        settings |= {"criterion": criterion, **trials, **learner}
+        weight = (guide.weight + TRIAL_SECONDS[criterion]) * self._trials(grid, **trials)
+        return self._cell(name, "search", f"{key}-search", settings, weight)
 
-    def _grid(self, guide: Guide) -> dict[str, tuple[int, ...]]:
-        """Return the numbers of clusters to search."""
-        scale = self.scale
-        sides: dict[str, tuple[int, ...]] = {}
-        if guide.item_side:
-            sides["n_item_clusters"] = scale.item_clusters if guide.annotator_side else scale.fmm_clusters
+    def _grid(self, key: str, criterion: str) -> dict[str, tuple[int, ...]]:
+        """Return the numbers of clusters to search; by the measures of columns, all guides have one range."""
+        guide, scale = GUIDES[key], self.scale
+        K, L = scale.item_clusters, scale.annotator_clusters
+        if criterion == CNN:
+            K = L = scale.cnn_clusters
+        if criterion == PAIR and not guide.annotator_side:
+            K = scale.fmm_clusters
+        sides = {"n_item_clusters": K} if guide.item_side else {}
         if guide.annotator_side:
-            sides["n_annotator_clusters"] = scale.annotator_clusters if guide.item_side else scale.communities
+            sides["n_annotator_clusters"] = L if guide.item_side else scale.communities
         return sides
 
-    def _trials(self, grid: Mapping[str, Sequence[int]]) -> int:
+    @staticmethod
+    def _trials(grid: Mapping[str, Sequence[int]], repeats: int, finalists: int, **_: Any) -> int:
         """Count the fits of a search: the grid once, and the finalists on further splits."""
         cells = math.prod(map(len, grid.values()))
-        return cells + min(cells, self.scale.finalists) * (self.scale.search_repeats - 1)
+        return cells + min(cells, finalists) * (repeats - 1)
 
     def _paper_network(self, key: str) -> dict[str, Any]:
         return {**self.scale.ldlnm, "annotators": NETWORK_SEARCHES[key]}
@@ -238,7 +275,10 @@ class Plan:
         if not self.scale.as_printed or not sizes:
             return {}
         return {
-            label: self._clusters(name, key, {**sizes, **undone.settings}, f"{key}-clusters-printed-{label}")
+            label: self._clusters(
+                *(name, undone.settings.get(GUIDE, key), {**sizes, **_without_guide(undone.settings)}),
+                f"{key}-clusters-printed-{label}",
+            )
             for label, undone in with_all(DEPARTURES[key]).items()
         }
 
@@ -282,7 +322,8 @@ class Plan:
     def hidden(self, name: str, model: str) -> Cell:
         """Return the cell of a model's predictions of hidden labels."""
         settings = {"model": model, "splits": list(range(self.scale.hidden_splits))}
-        return self._cell(name, "hidden", f"{model}-hidden", settings | self._sizes(name, model), 10)
+        settings |= self._sizes(name, model) | self._item_sizes(name, model)
+        return self._cell(name, "hidden", f"{model}-hidden", settings, 20)
 
     def gold(self, name: str, model: str) -> Cell:
         """Return the cell that compares a model's most likely classes with gold labels."""
@@ -291,6 +332,9 @@ class Plan:
 
     def _sizes(self, name: str, model: str) -> dict[str, Any]:
         return {"sizes": self.chosen(name, model) if model in GUIDES else {}}
+
+    def _item_sizes(self, name: str, model: str) -> dict[str, Any]:
+        return {"item_sizes": self.chosen(name, search_key(model, ITEM)) if model in GUIDES else {}}
 
     # ---- the columns of Table 3 ---------------------------------------------------------------------
 
@@ -317,13 +361,13 @@ class Plan:
         chosen = {} if column.search is None else self.chosen(name, column.search)
         if column.kind == "ldlnm":
             network = self._paper_network(key) | chosen
-            return {"network": network, "evaluations": scale.repeats}
+            return {"network": network, "evaluations": scale.evaluations}
         if column.kind == "ldlnm_default":
             return {"network": {**scale.ldlnm, "annotators": key == "ldlnm_default"}}
         if column.kind == "guided":
-            return {"guide": column.search, "sizes": chosen, "learner": dict(scale.cnn)}
+            return {"guide": column.guide, "sizes": chosen, "learner": dict(scale.cnn)}
         if column.kind == "guided_soft":
-            return {"guide": column.search, "sizes": chosen}
+            return {"guide": column.guide, "sizes": chosen}
         if column.kind == "guided_default":
             return {"model": repr(default_guided(SEED))}
         learners = {"pd": scale.cnn, "encoder": {"model": scale.embedding, **scale.encoder}}
@@ -333,6 +377,14 @@ class Plan:
 
     def departures(self, name: str, key: str) -> dict[str, Departure]:
         """Return the departures of a column from the paper that can be undone here, and all together."""
+        return self._undone(name, key) | self._repeated(key)
+
+    def _repeated(self, key: str) -> dict[str, Departure]:
+        """Return the paper's number of repeats, if it is requested; LDL-NM has it in any case."""
+        repeated = self.scale.paper_repeats and COLUMNS[key].repeats != "one"
+        return {REPEATED: Departure(OPTIONAL_DEPARTURES[REPEATED], {})} if repeated else {}
+
+    def _undone(self, name: str, key: str) -> dict[str, Departure]:
         if not self.scale.as_printed:
             return {}
         departures = dict(DEPARTURES[key])
@@ -358,9 +410,9 @@ class Plan:
         """Return the cells of a column without each departure from the paper, and without all."""
         column, cells = COLUMNS[key], dict[str, list[Cell]]()
         for label, departure in self.departures(name, key).items():
-            everything = label == EVERYTHING
-            settings = self._printed_settings(name, key, departure.settings, everything=everything)
-            n_repeats = self.scale.repeats if everything else self.scale.own_repeats
+            settings = self._printed_settings(name, key, departure.settings)
+            several = {EVERYTHING: self.scale.repeats, REPEATED: self.scale.paper_repeats}
+            n_repeats = several.get(label) or self.scale.own_repeats
             cells[label] = [
                 self._cell(
                     *(name, column.kind, f"{key}-printed-{label}", settings | {"seed": SEED + repeat}),
@@ -370,19 +422,19 @@ class Plan:
             ]
         return cells
 
-    def _printed_settings(
-        self, name: str, key: str, departure: Mapping[str, Any], *, everything: bool
-    ) -> dict[str, Any]:
+    def _printed_settings(self, name: str, key: str, departure: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a column combined with those of a departure."""
         settings, departure = self._column_settings(name, key, COLUMNS[key]), dict(departure)
         if key == "ldlnm":
             encoder = departure.pop(ENCODER, None)
-            network = settings["network"] | departure
-            evaluations = self.scale.evaluations if everything else settings["evaluations"]
-            return {"network": network, "evaluations": evaluations, ENCODER: encoder}
+            return settings | {"network": settings["network"] | departure, ENCODER: encoder}
         glove = {GLOVE: departure.pop(GLOVE)} if GLOVE in departure else {}
         learner = {"learner": settings["learner"] | glove}
-        return learner if key == "pd" else settings | learner | {"sizes": settings["sizes"] | departure}
+        if key == "pd":
+            return learner
+        guide = departure.get(GUIDE, settings[GUIDE])
+        sizes = settings["sizes"] | _without_guide(departure)
+        return settings | learner | {GUIDE: guide, "sizes": sizes}
 
     # ---- stage 3: pictures --------------------------------------------------------------------------
 
@@ -401,7 +453,8 @@ class Plan:
     ) -> Cell:
         data = self.datasets[dataset]
         all_settings = {**settings, "data": data.fingerprint, "seeded_split": data.seeded}
-        if kind in ON_FEATURES or (kind, name) == ("learner", "softmax"):
+        on_features = (kind, name) == ("learner", "softmax") or settings.get("criterion") == SOFT
+        if kind in ON_FEATURES or on_features:
             encoded = data.as_printed if settings.get(ENCODER) and data.as_printed else data
             all_settings["features"] = encoded.features_fingerprint
         # weights refer to the size of the paper's datasets

@@ -13,17 +13,22 @@ import pandas as pd
 import pytest
 
 import dissensus as ds
+from dissensus.evaluate.search import split_halves
 from dissensus.metrics import entropy, kl
+from dissensus.models.pgm.m_step import Parameters, Priors, log_joint
 from dissensus.text.learners.base import Learner
 from reproduction import derived, measures, printed
-from reproduction.__main__ import main
+from reproduction.__main__ import main, parser, scale_of
+from reproduction.annealing import PrintedAnnealing, propose_shares
+from reproduction.answers import UNDECIDED, answer_summary, answer_table, choice_summary, verdict_of
 from reproduction.cells import Cell, FinishedCells
+from reproduction.columns import BY_PAIR, DEPARTURES, ITEM, SOFT
 from reproduction.datasets import find_datasets, load
 from reproduction.derived import blend_weight, difference
+from reproduction.guided import criterion_of
 from reproduction.plan import PARTS, Plan, Scale
 from reproduction.results import Results
 from reproduction.run import Reproduction, reproduce, request
-from reproduction.tables import answer_summary, answer_table, verdict_of
 from tests.helpers.encoder import write_encoder
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
@@ -76,6 +81,7 @@ def crowds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(encoder: Path, glove: Path, tmp_path_factory: pytest.TempPathFactory) -> Scale:
     sizes: dict[str, Any] = {"item_clusters": (2, 3), "annotator_clusters": (2,), "fmm_clusters": (2, 3)}
     sizes |= {"sizes": (3,), "repeats": 2, "own_repeats": 2, "search_repeats": 1, "finalists": 1, "seeds": 2}
+    sizes |= {"cnn_clusters": (2,), "cnn_search_repeats": 1, "cnn_finalists": 1, "paper_repeats": 2}
     sizes |= {"evaluations": 3, "labels_shown": (2,), "recovery_fmm": (2,), "recovery_pgm": ((2, 2),)}
     sizes |= {"draws": 2, "cnn": {"epochs": 2, "dimension": 4, "filters": 4}}
     sizes |= {"encoder": {"epochs": 1}, "ldlnm": {"epochs": 3}, "embedding": str(encoder)}
@@ -110,9 +116,11 @@ def cell_of(folder: Path, name: str) -> Any:
 class TestWholeRun:
     def test_all_parts_are_on_the_page(self, folder: Path) -> None:
         text = page_of(folder)
-        for title in ("Table 1", "Table 2", "Table 3: KL", "Table 3: accuracy", "RQ1", "RQ2", "RQ3", "CBCC"):
+        titles = ("Table 1", "Table 2", "Table 3: KL", "Table 3: accuracy", "PD", "RQ1", "RQ2", "RQ3", "CBCC")
+        for title in (*titles, "Soft or hard"):
             assert title in text
-        for model in ("PD", "CBCC, soft, on embeddings", "LDL-NM, defaults, seeds averaged"):
+        models = ("PD", "constant", "uniform", "HPGM, soft, on embeddings", "FMM, not snapped")
+        for model in (*models, "CBCC, soft, on embeddings", "LDL-NM, defaults, seeds averaged"):
             assert re.search(rf"^\| {re.escape(model)} \|", text, re.MULTILINE)
         figures = re.findall(r"\]\((\S+\.svg)\)", text)
         assert {"tsne-jq1.svg", "recovery-tones.svg"} <= set(figures)
@@ -171,7 +179,11 @@ class TestWholeRun:
         network = settings("ldlnm-printed-everything")
         ours, epoch = settings("ldlnm"), settings("ldlnm-printed-epoch")
         assert network["evaluations"] == 3
-        assert network["network"] == {**ours["network"], "dev_size": 0.0, "rescale": False}
+        printed_network = {"dev_size": 0.0, "rescale": False, "head": "label", "reduce": "mode"}
+        assert network["network"] == {**ours["network"], **printed_network}
+        assert [settings(f"{name}-printed-everything")["guide"] for name in ("fmm", "annealing", "bp")] == [
+            *("fmm_vb", "printed_annealing", "bp")
+        ]
         assert network["features"] != ours["features"] == epoch["features"]
         epochs = [cell_of(folder, f"jq1/{n}-0")["numbers"]["epoch"] for n in ("ldlnm-printed-epoch", "ldlnm")]
         assert epochs[0] == -1 < epochs[1]  # as printed, no epoch is chosen
@@ -194,7 +206,7 @@ class TestWholeRun:
         changed = {file.name for file in before if file.stat().st_mtime_ns != before[file]}
         assert changed == {"softmax-0.json", "cbcc-gold-0.json"}
         again = run_tiny(folder, crowds, replace(tiny, hidden_splits=1), ["tones"], only=["hidden"])
-        assert (again.n_measured, again.n_finished) == (7, 5)  # seven models; five searches are kept
+        assert (again.n_measured, again.n_finished) == (8, 10)  # eight models; ten searches are kept
 
 
 def test_as_printed_cells_survive_a_later_run(crowds: Path, tmp_path: Path, tiny: Scale) -> None:
@@ -272,9 +284,31 @@ def test_verdicts_and_ties() -> None:
     assert verdict_of(contrast(0.02, 0.01, 0.03)) == "worse"
     assert verdict_of(contrast(-0.02, -0.05, 0.01)) == verdict_of(contrast(0.02, 0.0, 0.04)) == "tie"
     rows = [contrast(-0.2, -0.3, -0.1), contrast(0.0, -0.1, 0.1, "jq2"), contrast(-0.2, -0.3, -0.1, "jq3")]
-    assert "Of 3 comparisons here, the first model is better in 2, tied in 1 and" in answer_summary(rows)
+    assert answer_summary(rows) == (
+        "Of 3 comparisons here, the first model is better in 2, tied in 1 and worse in 0."
+    )
     cells = "-0.200 (-0.300, -0.100) better | +0.000 (-0.100, +0.100) tie | -0.200 (-0.300, -0.100) better"
     assert f"| test KL | PGM (bp) | FMM | {cells} |" in answer_table(rows)
+
+
+def test_a_quick_run_has_no_verdicts() -> None:
+    rows = [contrast(-0.2, -0.3, -0.1), contrast(0.2, 0.1, 0.3, "jq2"), contrast(0.0, -0.1, 0.1, "jq3")]
+    text = answer_summary(rows, decided=False) + answer_table(rows, decided=False)
+    assert UNDECIDED == "not decided (quick)"
+    assert text.count(UNDECIDED) == 4  # the summary and three cells
+    assert not re.search(r"\b(better|worse|tied?)\b", text)
+
+
+def test_verdicts_that_depend_on_the_choice_of_k_and_l_are_listed() -> None:
+    reported = [contrast(0.0, -0.1, 0.1), contrast(0.2, 0.1, 0.3, "jq2")]
+    by_pair = [row | {"measure": f"test KL, {BY_PAIR}"} for row in reported]
+    by_pair[0] |= {"low": 0.01}
+    text = choice_summary([*reported, *by_pair, contrast(-1.0, -2.0, -0.5, "jq3")])
+    assert "better in 0, tied in 1 and worse in 1" in text
+    assert "better in 0, tied in 0 and worse in 2" in text
+    assert text.endswith("in 1 of 2: PGM (bp) less FMM on jq1, test KL, tie or worse.")
+    # The other choice is not counted with the reported measure.
+    assert "Of 2 comparisons here" in answer_summary([*reported, *by_pair])
 
 
 def test_columns_of_a_kind_are_compared_over_shared_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,8 +361,12 @@ def test_table_1_is_about_these_data(data_dir: Path) -> None:
         counts = data.annotations.counts
         assert (data.annotations.n_items, data.annotations.n_annotators) == summary[:2]
         assert abs(entropy(counts / counts.sum(axis=1, keepdims=True)) - summary.entropy) < 0.001
-        constant = np.tile(data.gold["train"].mean(axis=0), (500, 1))
-        assert abs(kl(data.gold["test"], constant) - printed.KL["fmm"][name].value) < 0.005
+        inputs = measures.Inputs({name: data}, FinishedCells(data_dir))
+        numbers, _ = measures.describe(inputs, Cell(name, "describe", "describe"))
+        assert abs(numbers["constant"]["kl"] - printed.KL["fmm"][name].value) < 0.005
+        assert abs(numbers["constant"]["onehot_accuracy"] - printed.ACCURACY["fmm"][name].value) < 0.0025
+        assert numbers["uniform"]["kl"] < printed.KL["pd"][name].value + 1e-3  # uniform is no worse than PD
+        assert numbers["uniform"]["accuracy"] == pytest.approx(1 / summary.classes)
 
 
 # ---- one cell, computed independently -------------------------------------------------------------------
@@ -409,18 +447,24 @@ def test_a_cells_identity_contains_all_settings(crowds: Path, tiny: Scale, tmp_p
     assert changed(data=replace(data, fingerprint="other labels")) == set(before)
     assert changed(data=replace(data, seeded=True)) == set(before)
     on_features = cells("softmax", "guided", "fmm_soft", "bp_soft", "ldlnm", "ldlnm_alone", "ldlnm_default")
+    on_features |= cells("hpgm_soft", "bp_soft_by_pair", "bp-soft-search")
     of_others = changed(data=replace(data, features_fingerprint="of another encoder"))
     assert on_features <= of_others
     assert not of_others & cells("pd", "fmm", "bp", "describe", "bp-search", "bp-hidden", "recovery")
-    searches = cells("bp-search", "vb-search", "annealing-search")
+    assert not of_others & cells("bp-item-search", "bp-cnn-search")
+    kinds = ("search", "item-search", "soft-search")
+    searches = cells(*(f"{key}-{kind}" for key in ("bp", "vb", "annealing") for kind in kinds))
+    cnn_searches = cells("fmm-cnn-search", "bp-cnn-search")
     decided: dict[str, tuple[Any, set[str]]] = {
-        "cnn": ({"epochs": 3}, cells("pd", "fmm", "bp")),
+        "cnn": ({"epochs": 3}, cells("pd", "fmm", "bp") | cnn_searches),
+        "cnn_clusters": ((3,), cnn_searches),
+        **dict.fromkeys(("cnn_search_repeats", "cnn_finalists"), (2, cnn_searches)),
+        "paper_repeats": (None, cells("pd-printed-repeats")),
         "ldlnm": ({"epochs": 4}, cells("ldlnm", "ldlnm-search", "ldlnm_default")),
         **{"encoder": ({"epochs": 2}, cells("encoder")), "embedding": ("another", cells("encoder"))},
-        "repeats": (3, cells("ldlnm", "ldlnm_alone")),
         **{"item_clusters": ((2, 4), searches), "annotator_clusters": ((3,), searches)},
         "fmm_clusters": ((2, 4), cells("fmm-search")),
-        "communities": ((4,), cells("cbcc-search")),
+        "communities": ((4,), cells("cbcc-search", "cbcc-soft-search")),
         **dict.fromkeys(("search_repeats", "finalists"), (2, searches | cells("fmm-search", "ldlnm-search"))),
         "search_patience": (7, cells("ldlnm-search")),
         "sizes": ((4,), cells("ldlnm-search", "ldlnm_alone-search")),
@@ -428,10 +472,11 @@ def test_a_cells_identity_contains_all_settings(crowds: Path, tiny: Scale, tmp_p
         "hidden_splits": (3, cells("bp-hidden", "counts-hidden")),
         **dict.fromkeys(("labels_shown", "recovery_fmm"), ((3,), cells("recovery"))),
         **{"draws": (3, cells("recovery")), "recovery_pgm": (((3, 2),), cells("recovery"))},
-        "evaluations": (4, cells("ldlnm-printed-everything")),
+        "evaluations": (4, cells("ldlnm", "ldlnm_alone", "ldlnm-printed-everything")),
     }
     # Other fields decide the number of cells, the labels, or numbers derived from finished cells.
-    elsewhere = {"name", "own_repeats", "as_printed", "max_items", "n_boot", "glove", "printed_embedding"}
+    elsewhere = {"name", "repeats", "own_repeats", "as_printed", "max_items", "n_boot", "glove"}
+    elsewhere |= {"printed_embedding"}
     assert {field.name for field in fields(Scale)} == elsewhere | set(decided)
     for setting, (value, dependent) in decided.items():
         assert dependent, setting
@@ -440,6 +485,88 @@ def test_a_cells_identity_contains_all_settings(crowds: Path, tiny: Scale, tmp_p
     of_others = changed(scale=replace(tiny, glove=str(tmp_path / "other.txt")))
     assert cells("pd-printed-everything", "fmm-printed-glove", "bp-printed-everything") <= of_others
     assert not of_others & cells("pd", "fmm", "fmm-printed-start", "ldlnm-printed-everything")
+
+
+def test_a_search_for_soft_columns_scores_the_kl_that_they_report(
+    crowds: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DISSENSUS_CACHE", str(tmp_path))
+    data = load("jq1", find_datasets(crowds)["jq1"], embedded=True, embedding=str(encoder))
+    sizes = {"n_item_clusters": 3, "n_annotator_clusters": 2}
+    settings = {"guide": "bp", "sizes": sizes, "seed": 4}
+    inputs = measures.Inputs({"jq1": data}, FinishedCells(crowds))
+    numbers, arrays = measures.guided_soft(inputs, Cell("jq1", "guided_soft", "bp_soft", 0, settings))
+    score = criterion_of(SOFT, data.parts["dev"], {})(ds.PGM(3, 2, seed=4), data.parts["train"], 4)
+    assert score == pytest.approx(-numbers["runs"][0]["dev"]["kl"], rel=1e-6)
+    for mode in ("hard_hard", "soft_hard"):  # a hard projection predicts a cluster's distribution
+        assert len(np.unique(arrays[f"{mode}_test"][0].round(6), axis=0)) <= 3
+
+
+def test_item_labels_are_scored_without_their_annotators(crowds: Path) -> None:
+    parts = load("jq1", find_datasets(crowds)["jq1"]).parts
+    applied, hidden = split_halves(parts["dev"], 1)
+    fmm = ds.FMM(3).fit(parts["train"])
+    rows = dict(zip(applied.items.tolist(), fmm.apply(applied).label_distributions_, strict=True))
+    items, labels = hidden.items[hidden.item].tolist(), hidden.label.tolist()
+    expected = np.mean([np.log(rows[item][label]) for item, label in zip(items, labels, strict=True)])
+    criterion = criterion_of(ITEM, parts["dev"], {})
+    assert criterion(ds.FMM(3), parts["train"], 1) == pytest.approx(expected, rel=1e-9)
+
+
+def test_votes_are_shares_of_the_annotators_most_likely_labels(crowds: Path) -> None:
+    """Compare the score of the authors' code with a count of every stored annotator's prediction."""
+    pytest.importorskip("torch")
+    data = load("jq1", find_datasets(crowds)["jq1"])
+    train, rng = data.parts["train"], np.random.default_rng(0)
+    departure = DEPARTURES["ldlnm"]["votes"].settings
+    model = ds.LDLNM(**{**ds.LDLNM.PAPER, **departure}, epochs=3, dev_size=0.0)
+    features = rng.normal(size=(train.n_items, 4))
+    model.fit(train, features)
+    predicted = model.label_distributions(features[:2])
+    annotators = np.flatnonzero(train.annotator_load)
+    for item, row in enumerate(predicted):
+        pairs = model.predict_proba(
+            np.repeat(train.items[item], len(annotators)), train.annotators[annotators]
+        )
+        votes = np.bincount(pairs.argmax(axis=1), minlength=train.n_classes)
+        np.testing.assert_allclose(row, votes / len(annotators), atol=1e-6)
+
+
+def test_the_printed_acceptance_of_shares_ignores_their_members() -> None:
+    """Check (1): with γ = 2, T = 1 and ψ = (½, ½), ψ' is accepted with probability 4 ψ'_1 ψ'_2."""
+    rng, old = np.random.default_rng(0), np.array([0.5, 0.5])
+    draws = np.array([propose_shares(old, 2.0, 1.0, rng) for _ in range(20_000)])
+    # ψ'_1 ~ Beta(2, 2): E 4 ψ (1 − ψ) = 4 (1/2 − 3/10) = 4/5
+    assert np.mean(draws[:, 0] != 0.5) == pytest.approx(0.8, abs=0.01)
+    cold = np.array([propose_shares(old, 2.0, 1e-6, rng) for _ in range(1_000)])
+    assert (cold == old).all()  # ψ = (½, ½) has the highest prior, and at T = 0 nothing else is accepted
+
+
+def test_the_printed_annealer_keeps_the_best_state(crowds: Path) -> None:
+    train = load("jq1", find_datasets(crowds)["jq1"]).parts["train"]
+    departures = DEPARTURES["annealing"]
+    settings = {**departures["start"].settings, **departures["cooling"].settings, "inference": "annealing"}
+    model, again = (PrintedAnnealing(3, 2, **settings).fit(train) for _ in range(2))
+    np.testing.assert_array_equal(model.theta_, again.theta_)
+    w, z = model.item_clusters_.argmax(axis=1), model.annotator_clusters_.argmax(axis=1)
+    state = Parameters(model.theta_, model.psi_, model.omega_)
+    assert log_joint(train, state, w, z, Priors(2.0, 2.0, 2.0)) == pytest.approx(model.trace_.max())
+    ours = ds.PGM(3, 2, inference="annealing", assignment="hard").fit(train)
+    gold = train.counts / train.counts.sum(axis=1, keepdims=True)
+    assert kl(gold, model.label_distributions_) > kl(gold, ours.label_distributions_)
+
+
+def test_the_papers_repeats_are_rows_of_their_own(crowds: Path, tiny: Scale, tmp_path: Path) -> None:
+    options = parser().parse_args(["--paper-repeats", "--quick"])
+    assert (scale_of(options).paper_repeats, scale_of(options).as_printed) == (printed.REPEATS, False)
+    data = load("jq1", find_datasets(crowds)["jq1"])
+    scale = replace(tiny, as_printed=False, paper_repeats=7)
+    plan = Plan(scale, {"jq1": data}, {"jq1": ("table3",)}, ("table3",), FinishedCells(tmp_path))
+    cells = [cell for cell in plan.cells() if "-printed-" in cell.path]
+    names = {cell.name for cell in cells}
+    assert names == {f"{key}-printed-repeats" for key in ("pd", "fmm", "annealing", "bp")}
+    assert len(cells) == 7 * len(names)
+    assert len({cell.settings["seed"] for cell in cells}) == 7
 
 
 @pytest.mark.data
