@@ -123,7 +123,8 @@ TYPICAL, MINORITY, ERROR, SPAM_VERDICT, DIFFERS, UNDECIDED = verdicts.VERDICTS
         (0.95, 0, 0, True, True, SPAM_VERDICT, 0.95),
         (0.85, 0, 0, True, True, UNDECIDED, np.nan),
         (0.05, 0, 0, False, False, UNDECIDED, np.nan),
-        (0.05, 0, 0, False, True, DIFFERS, np.nan),
+        (0.05, 0, 0, False, True, UNDECIDED, np.nan),
+        (0.0005, 0, 0, False, True, DIFFERS, np.nan),
         (0.01, 0.92, 0, True, True, MINORITY, 0.92),
         (0.01, 0.8, 0, True, False, UNDECIDED, np.nan),  # a minority view needs 0.9
         (0.01, 0.4, 0, True, False, TYPICAL, 0.59),
