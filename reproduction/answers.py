@@ -115,9 +115,15 @@ def pd_summary(results: Results) -> str:
     pd, fmm = ([printed.KL[key][name].value for name in names] for key in ("pd", "fmm"))
     n_worse = sum(value > reference for value, reference in zip(pd, uniform, strict=True))
     largest = max((abs(f - c) for f, c in zip(fmm, constant, strict=True)), default=0.0)
+    lower = [
+        results.column(name, "pd", "kl").mean < results.column(name, key, "kl").mean
+        for name in names
+        for key in PAPER_GUIDES
+    ]
     before_after = [f"{COLUMNS[key].title} {ours(f'{key}_{RAW}')} and {ours(key)}" for key in PAPER_GUIDES]
     sentences = [
         f"The KL of PD on {', '.join(names)} is {ours('pd')} here and {figures(pd)} as printed.",
+        f"Ours is below {sum(lower)} of our {len(lower)} figures of FMM and PGM.",
         f"A uniform prediction has {figures(uniform)}: the printed PD is worse on {n_worse} of {len(names)}.",
         f"The printed FMM ({figures(fmm)}) differs by at most {largest:.3f} from the constant that predicts",
         f"the mean training distribution ({figures(constant)}).",

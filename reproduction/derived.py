@@ -15,7 +15,7 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.errors import DataError
-from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
+from dissensus.evaluate.bootstrap import Interval, Resamples, bootstrap_mean
 from dissensus.metrics import kl, kl_rows
 from dissensus.numerics import Array
 from dissensus.tables.atomic import atomic_path
@@ -119,15 +119,20 @@ def kl_of_runs(plan: Plan, name: str, key: str) -> Array:
 
 
 def difference(plan: Plan, name: str, first: str, second: str) -> Array:
-    """Return the difference in KL of every test item between two columns.
+    """Return the difference in KL of every test item between two columns, (runs, items).
 
-    Runs of the same kind share their seeds: only the runs that both columns have are compared.
+    Runs of the same kind share their seeds: only the runs that both columns have are compared. Of two other
+    columns with different numbers of runs, the longer one is averaged first.
     """
     rows, other_rows = (kl_of_runs(plan, name, key) for key in (first, second))
     if COLUMNS[first].kind == COLUMNS[second].kind:
         shared = min(len(rows), len(other_rows))
         rows, other_rows = rows[:shared], other_rows[:shared]
-    return np.asarray(rows.mean(axis=0) - other_rows.mean(axis=0))
+    elif 1 < len(other_rows) < len(rows):
+        rows = rows.mean(axis=0, keepdims=True)
+    elif 1 < len(rows) < len(other_rows):
+        other_rows = other_rows.mean(axis=0, keepdims=True)
+    return np.asarray(rows - other_rows)
 
 
 # ---- averages of predictions --------------------------------------------------------------------------
@@ -263,7 +268,9 @@ def _on_test(
         if by_pair:
             first, second = (key + OTHER if key + OTHER in COLUMNS else key for key in (first, second))
         for name in plan.datasets_with("table3"):
-            interval = _interval(plan, difference(plan, name, first, second))
+            # Items and repeats are resampled: a verdict should not depend on a seed.
+            rows = difference(plan, name, first, second)
+            interval = Resamples(len(rows), rows.shape[1], plan.scale.n_boot).interval(rows)
             yield _contrast(question, measure, *titles, name, interval)
 
 

@@ -95,7 +95,8 @@ distributions. "Proposals from the prior" is Algorithm 2 with the printed δψ a
 the prior. These cells can be from another run than the rest of the page."""
 
 ANSWERS = """Differences of two models' losses (first − second) on the same test items, hidden labels or
-reserved labels, with 95 % bootstrap intervals over items. If the interval contains zero, it is a tie.
+reserved labels, with 95 % bootstrap intervals over items, and over repeats for the test KL. If the
+interval contains zero, it is a tie.
 Nothing is corrected for the number of comparisons: of twenty pairs without a difference, about one is
 not called a tie."""
 

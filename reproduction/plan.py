@@ -79,7 +79,7 @@ class Scale:
     name: str = "default"
     # The paper has 100. Trainings differ little compared with test items.
     repeats: int = 5
-    own_repeats: int = 3  # repeats of columns that are not in the paper
+    own_repeats: int = 5  # repeats of columns that are not in the paper
     # The paper's range, 3 to 20; with fewer of the large sizes a search costs a third.
     item_clusters: tuple[int, ...] = (3, 4, 5, 6, 8, 10, 12, 14, 17, 20)
     annotator_clusters: tuple[int, ...] = (3, 4, 5, 6, 8, 10, 12, 14, 17, 20)

@@ -313,11 +313,12 @@ def test_verdicts_that_depend_on_the_choice_of_k_and_l_are_listed() -> None:
 
 def test_columns_of_a_kind_are_compared_over_shared_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     three = [[1.0, 2.0], [3.0, 4.0], [50.0, 60.0]]
-    runs = {"bp": three, "fmm": [[0.0, 1.0], [1.0, 1.0]], "ldlnm": [[0.0, 1.0]]}
+    runs = {"bp": three, "fmm": [[0.0, 1.0], [1.0, 1.0]], "ldlnm": [[0.0, 1.0]], "pd": [[2.0, 0.0]] * 4}
     monkeypatch.setattr(derived, "kl_of_runs", lambda plan, name, key: np.array(runs[key]))
     plan: Any = None
-    assert difference(plan, "jq1", "bp", "fmm").tolist() == [2.0 - 0.5, 3.0 - 1.0]
-    assert difference(plan, "jq1", "bp", "ldlnm").tolist() == [18.0 - 0.0, 22.0 - 1.0]
+    assert difference(plan, "jq1", "bp", "fmm").tolist() == [[1.0 - 0.0, 2.0 - 1.0], [3.0 - 1.0, 4.0 - 1.0]]
+    assert difference(plan, "jq1", "bp", "ldlnm").tolist() == [[1.0, 1.0], [3.0, 3.0], [50.0, 59.0]]
+    assert difference(plan, "jq1", "bp", "pd").tolist() == [[-1.0, 2.0], [1.0, 4.0], [48.0, 60.0]]
 
 
 def test_a_blend_takes_the_best_weight_on_dev() -> None:
