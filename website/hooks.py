@@ -60,7 +60,8 @@ GROUPS = {
         ),
     ],
     "Annotators and judges": [
-        *("annotator_verdicts", "annotators.verdicts.AnnotatorVerdicts", "judge_report"),
+        *("annotator_verdicts", "annotators.verdicts.AnnotatorVerdicts", "annotator_attributes"),
+        *("evaluate.attributes.AttributeEffects", "judge_report"),
         *("judges.report.JudgeReport", "plan_labels", "annotators.plan.LabelPlan", "label_queue"),
         "annotators.plan.LabelQueue",
     ],

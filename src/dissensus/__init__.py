@@ -29,6 +29,7 @@ _PUBLIC_NAMES = {
     "recover": "evaluate.recovery",
     "score": "workflow.scoring",
     "resources": "large.resources",
+    "annotator_attributes": "evaluate.attributes",
     "annotator_verdicts": "annotators.verdicts",
     "judge_report": "judges.report",
     "plan_labels": "annotators.plan",

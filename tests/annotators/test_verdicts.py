@@ -124,7 +124,6 @@ TYPICAL, MINORITY, ERROR, SPAM_VERDICT, DIFFERS, UNDECIDED = verdicts.VERDICTS
         (0.85, 0, 0, True, True, UNDECIDED, np.nan),
         (0.05, 0, 0, False, False, UNDECIDED, np.nan),
         (0.05, 0, 0, False, True, UNDECIDED, np.nan),
-        (0.0005, 0, 0, False, True, DIFFERS, np.nan),
         (0.01, 0.92, 0, True, True, MINORITY, 0.92),
         (0.01, 0.8, 0, True, False, UNDECIDED, np.nan),  # a minority view needs 0.9
         (0.01, 0.4, 0, True, False, TYPICAL, 0.59),
@@ -136,7 +135,10 @@ TYPICAL, MINORITY, ERROR, SPAM_VERDICT, DIFFERS, UNDECIDED = verdicts.VERDICTS
 )
 def test_verdicts_by_probability(spam, minority, error, depends, differs, verdict, probability):
     gap = np.array([-0.2 if differs else -0.01])
-    agreement = SimpleNamespace(depends=np.array([depends]), differs=np.array([differs]), gap=gap)
+    opposes = np.array([False])
+    agreement = SimpleNamespace(
+        depends=np.array([depends]), differs=np.array([differs]), opposes=opposes, gap=gap
+    )
     columns = [np.array([value], dtype=float) for value in (spam, minority, error)]
     decided, chance = decide_verdicts(*columns, agreement, np.array([3]))
     assert decided[0] == verdict
@@ -145,11 +147,22 @@ def test_verdicts_by_probability(spam, minority, error, depends, differs, verdic
 
 def test_spam_agrees_less_than_others_or_gives_one_answer() -> None:
     gap = np.array([-0.1, 0.02, 0.02, np.nan])
-    agreement = SimpleNamespace(depends=np.zeros(4, bool), differs=np.zeros(4, bool), gap=gap)
+    no = np.zeros(4, bool)
+    agreement = SimpleNamespace(depends=no, differs=no, opposes=no, gap=gap)
     decided, _ = decide_verdicts(
         np.full(4, 0.95), np.zeros(4), np.zeros(4), agreement, np.array([3, 3, 1, 3])
     )
     assert decided.tolist() == [SPAM_VERDICT, UNDECIDED, SPAM_VERDICT, SPAM_VERDICT]
+
+
+def test_labels_that_oppose_the_others_depend_on_the_items() -> None:
+    """Agreement significantly below chance: the annotator differs, and is not 'cannot tell'."""
+    item, annotator = (column.ravel() for column in np.indices((60, 5)))
+    label = (item + (annotator == 4)) % 2
+    agreement = annotator_agreement(Votes.of(ds.Annotations.from_arrays(item, annotator, label)))
+    assert agreement.opposes.tolist() == [False] * 4 + [True]
+    decided, _ = decide_verdicts(np.zeros(5), np.zeros(5), np.zeros(5), agreement, np.full(5, 2))
+    assert decided.tolist() == [TYPICAL] * 4 + [DIFFERS]
 
 
 def test_most_disagreements_come_first() -> None:

@@ -132,7 +132,7 @@ def annotator_clusters(
     """Ω_l Π_{e of n} (r Θ_kly + n_nky), where n_nky counts the labels before e."""
     for n in range(len(ends)):
         before = np.zeros(r_theta.shape[:2])
-        drawn, number = [float(share) for share in omega], 0
+        drawn, number = [float(share) for share in omega[n if len(omega) > 1 else 0]], 0
         for e in by_annotator[rows_of(ends, n)]:
             if not from_item[e]:
                 k, y = cluster[e], label[e]

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from statistics import median
 from typing import Any
 
@@ -543,6 +543,32 @@ class Checker:
                 labels[label] += 1
         assert (whole(k), whole(n)) == (labels[self.names.index(mine)], labels.total())
         assert 2 * whole(k) >= whole(n)
+
+    def check_attribute(self, about: Any) -> None:
+        """Count triples: annotators i and j with the same value, k with another."""
+        number = r"(−?\d+) %"
+        pattern = rf"{NAME} explains {number} of the disagreement about an item "
+        ends = rf"\(90 % interval {number} to {number}\)(, which may be nothing)?\."
+        name, share, low, high, nothing = self.parsed(pattern + ends)
+        assert name == about["column"]
+        value = [str(entry) for entry in self.columns[name].to_pylist()]
+        size = Counter(value)
+        contrast, agreed = defaultdict[tuple[str, str], list[float]](list), list[float]()
+        for answers in self.answers.values():
+            for i, j in permutations(answers, 2):
+                together = float(answers[i] @ answers[j])
+                agreed.append(together)
+                for k in answers if value[i] == value[j] else ():
+                    if value[k] != value[i]:
+                        contrast[value[i], value[k]].append(together - float(answers[i] @ answers[k]))
+        weight = {pair: size[pair[0]] * size[pair[1]] for pair in contrast}
+        mean = sum(w * float(np.mean(contrast[pair])) for pair, w in weight.items()) / sum(weight.values())
+        same = sum((n / len(value)) ** 2 for n in size.values())
+        explained = 100 * (1 - same) * mean / (1 - float(np.mean(agreed)))
+        shown = [int(text.replace("−", "-")) for text in (low, share, high)]
+        assert abs(shown[1] - explained) <= 0.5 + 1e-9
+        assert shown[0] <= shown[1] <= shown[2]
+        assert bool(nothing) == (shown[0] <= 0) or shown[0] == 0
 
     def check_column(self, about: Any) -> None:
         pattern = rf"(.*) is {NAME} for {SHARE} of group \w+ and {SHARE} of all annotators\."

@@ -24,6 +24,7 @@ RESULTS = {
     "description": ds.describe(CROWD),
     "refinement": ds.fit(CROWD, "fmm", {"n_item_clusters": 2}, **QUICK),
     "verdicts": ds.annotator_verdicts(CROWD, POSTERIOR),
+    "attributes": ds.annotator_attributes(CROWD, {"annotator": CROWD.annotators, "side": [*"lr"] * 4}),
     "plan": ds.plan_labels(CROWD, POSTERIOR, budget=5),
     "queue": ds.label_queue(CROWD, POSTERIOR),
     "judges": ds.judge_report(CROWD, ["a2"]),

@@ -22,6 +22,7 @@ POSTERIOR = ds.HPGM(n_chains=1, n_sweeps=20, seed=0).fit(CROWD)
 TRUTH = ds.DawidSkene().fit(CROWD)
 GOLD = dict.fromkeys(CROWD.items[:8].tolist(), "c1")
 FEATURES = pd.DataFrame(np.random.default_rng(0).normal(size=(24, 2)), index=CROWD.items).sample(frac=1)
+SIDES = pd.DataFrame({"annotator": CROWD.annotators, "side": [*"lr"] * 4})
 KINDS = ["pandas", "polars", "arrow", "str", "path"]
 
 
@@ -72,6 +73,7 @@ CALLS: dict[str, Callable[[Any, Path], Any]] = {
         ).to_frame()
     ),
     "describe": lambda labels, _: ds.describe(labels).as_text().partition("note:")[0],
+    "annotator_attributes": lambda labels, _: values(ds.annotator_attributes(labels, SIDES).to_frame()),
     "annotator_verdicts": lambda labels, _: values(ds.annotator_verdicts(labels, POSTERIOR).to_frame()),
     "gold_accuracy": lambda labels, _: gold_accuracy(labels, ds.DawidSkene(), gold=GOLD, folds=2),
     "judge_report": lambda labels, _: values(ds.judge_report(labels, ["a1"]).to_frame()),

@@ -14,6 +14,7 @@ from scipy.special import gammaln
 from scipy.stats import chisquare
 
 from dissensus.models.hpgm import sampler
+from dissensus.models.hpgm.attributes import KAPPA_PRIOR, AttributeCells, eta_prior
 from dissensus.models.hpgm.posterior import item_beliefs
 from dissensus.models.hpgm.sampler import Counts, Data, GibbsState, HyperPriors, softmax
 from dissensus.models.sampled import effective_size, split_rhats
@@ -41,7 +42,17 @@ def prior_state(data: Data, K: int, L: int, priors: HyperPriors, rng: np.random.
     lam = rng.beta(*priors.lam)
     w, z = (rng.choice(len(p), size=n, p=p).astype(np.int32) for p, n in ((psi, data.M), (omega, data.N)))
     from_item = rng.random(len(data.item)) < lam
-    return GibbsState(w, z, from_item, theta, phi, phi0, psi, omega, r, s, q, a, gamma, tau, lam)
+    state = GibbsState(w, z, from_item, theta, phi, phi0, psi, omega, r, s, q, a, gamma, tau, lam)
+    if data.attributes is None:
+        return state
+    kappa = rng.gamma(KAPPA_PRIOR[0]) / KAPPA_PRIOR[1]
+    eta = rng.dirichlet(eta_prior(data.attributes.cell.shape[1]))
+    values = dirichlet(np.tile(kappa * omega, (data.attributes.n_values, 1)), rng)
+    for n, cells in enumerate(data.attributes.cell):
+        reason = rng.choice(len(eta), p=eta)
+        known = reason and cells[reason - 1] >= 0
+        z[n] = rng.choice(L, p=values[cells[reason - 1]] if known else omega)
+    return replace(state, z=z, eta=eta, values=values, kappa=kappa)
 
 
 def dirichlet(alpha: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -126,7 +137,7 @@ def discrete_chain(data: Data, state: GibbsState, n: int, rng: np.random.Generat
         w = sampler.draw_clusters(data, counts, psi, q_phi, state.w, state.from_item, rng)
         rates = q_phi, state.q, state.lam
         from_item = sampler.draw_label_sources(data, counts, *rates, w, state.from_item, rng)
-        z = sampler.draw_annotator_clusters(data, w, from_item, state.r_theta(), state.omega, rng)
+        z = sampler.draw_annotator_clusters(data, w, from_item, state.r_theta(), state.omega[None], rng)
         state = replace(state, w=w, z=z, from_item=from_item)
         draws[i] = np.concatenate([w, z, from_item])
     return draws
@@ -206,8 +217,9 @@ def test_compiled_loops_have_the_bits_of_their_twins(seed: int) -> None:
     rates = {"q_phi": q_phi, "q": state.q, "lam": state.lam}
     check("label_sources", **labels, **own, **rates, **counts, u=u, counts=np.empty(P))
     z, scratch = np.empty(N, dtype=np.int32), {"weights": np.empty(L), "counts": cell}
-    clusters = {"omega": state.omega, "r_theta": state.r_theta(), "u": rng.random(N), "z": z}
-    check("annotator_clusters", **people, **clusters, **scratch)
+    clusters = {"r_theta": state.r_theta(), "u": rng.random(N), "z": z}
+    for omega in (state.omega[None], rng.dirichlet(np.ones(L), size=N)):
+        check("annotator_clusters", **people, **clusters, omega=omega, **scratch)
     t = {
         "tables": np.zeros((K, P, L), dtype=np.int64),
         "larger": larger,
@@ -274,6 +286,44 @@ def geweke_data() -> Data:
     """Return ten labels of four items by three annotators, one pair repeated."""
     item, annotator = [0, 0, 0, 1, 1, 2, 2, 2, 3, 3], [0, 1, 2, 0, 1, 0, 0, 1, 0, 2]
     return data_of(item, annotator, np.zeros(10), 4, 3, 3)
+
+
+def attribute_data() -> Data:
+    """Return the same with two attributes of three and two values; two are missing."""
+    cell = np.array([[0, 3], [1, -1], [0, 4], [-1, 3], [2, 4]])
+    item, annotator = [0, 0, 1, 1, 2, 2, 3, 3, 3], [0, 1, 1, 2, 3, 4, 0, 2, 4]
+    data = data_of(item, annotator, np.zeros(9), 4, 5, 3)
+    return replace(data, attributes=AttributeCells(cell, 5))
+
+
+def attribute_statistics(data: Data, state: GibbsState) -> np.ndarray:
+    """Return the statistics, and some of the attributes' parameters."""
+    assert data.attributes is not None
+    cell = data.attributes.cell
+    shares = np.vstack([state.values, state.omega])[cell, state.z[:, None]]
+    same = (state.z[0] == state.z[2]), (state.z[0] == state.z[1])
+    more = [
+        *state.eta, np.log(state.kappa), 1 / (1 + state.kappa), (state.values**2).sum(), shares.mean(),
+        (state.values * state.omega).sum(), *same, state.eta[1] * same[0], state.kappa * same[0],
+        state.kappa * (state.values**2).sum(), (state.eta[1:] * shares).sum(),
+    ]  # fmt: skip
+    return np.append(statistics(data, state), more)
+
+
+def test_geweke_with_attributes() -> None:
+    data, n, draws = attribute_data(), usually(2500, verify=8000), []
+    rng = np.random.default_rng(21)
+    for _ in range(n):
+        state = prior_state(data, 3, 3, TIGHT, rng)
+        draws.append(attribute_statistics(labels_of(data, state, rng), state))
+    independent, successive = np.array(draws), []
+    state = prior_state(data, 3, 3, TIGHT, rng)
+    for _ in range(n):
+        data = labels_of(data, state, rng)
+        state = sampler.sweep(state, data, rng, TIGHT)
+        successive.append(attribute_statistics(data, state))
+    error = independent.std(axis=0) / np.sqrt(n)
+    assert z_score(np.array(successive), independent.mean(axis=0), error).max() < 4.5
 
 
 def independent_draws(n: int, seed: int) -> np.ndarray:

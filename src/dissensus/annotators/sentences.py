@@ -20,6 +20,8 @@ there. The kinds and their conditions:
 * ``overturned``: labels of an item, and reasons for the model's answer; only those that the labels confirm.
 * ``cluster``: items and the labels they received.
 * ``column``: a value of a column in a group. Withheld if chance explains it.
+* ``attribute``: the share of the disagreement that a column explains. Withheld if no item has labels by two
+  annotators with the same value and one with another.
 * ``check``: annotators to look at first, with what is wrong. Withheld if there are none.
 * ``finding``: a verdict of the model alone; it says that the raw labels give no reason.
 * ``adjudicate``, ``more``, ``parts``, ``gold``: items to decide, items that need labels, unconnected parts of
@@ -421,6 +423,17 @@ def column_sentence(
     text = f"{name} is {quoted(values[v])} for {percent(share)} of group {letters[g]} "
     text += f"and {percent(overall)} of all annotators."
     return Sentence(text, "column", column=name, value=values[v], members=np.flatnonzero(group == g))
+
+
+def attribute_sentence(name: str, explained: float, low: float, high: float) -> Sentence | None:
+    """Report the share of the disagreement that a column explains; None if it is not known."""
+    if math.isnan(explained):
+        return None
+    share, *ends = (f"{100 * value:.0f}\u00a0%".replace("-", "−") for value in (explained, low, high))
+    nothing = "" if low > 0 else ", which may be nothing"
+    interval = f"(90\u00a0% interval {ends[0]} to {ends[1]})"
+    text = f"{quoted(name)} explains {share} of the disagreement about an item {interval}{nothing}."
+    return Sentence(text, "attribute", column=name)
 
 
 # ---- one annotator ------------------------------------------------------------------------------------

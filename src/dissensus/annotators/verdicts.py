@@ -12,8 +12,7 @@ posterior draws of HPGM add one probability, that the labels do not depend on th
 * *systematic error*: the labels exchange classes, as with swapped keys, or, by gold labels, are right less
   than half as often as usual, with probability 0.9 or more.
 * *cannot tell*: the probability of spam is between 0.1 and 0.9, or that of a smaller group between 0.5 and
-  0.9, or agreement with the others is not significantly above chance (unless it is clearly below the usual,
-  and the probability of spam below 0.001).
+  0.9, or agreement with the others is not significantly different from chance.
 * *minority view*: a member of the smaller of two groups, with probability 0.9 or more.
 * *differs*: agrees clearly less with the others than two others do on the same items, and nothing above
   explains it.
@@ -62,9 +61,7 @@ __all__ = ["AnnotatorVerdicts", "annotator_verdicts"]
 VERDICTS = ("typical", "minority view", "systematic error", "spam", "differs", "cannot tell")
 TYPICAL, MINORITY, ERROR, SPAM, DIFFERS, UNDECIDED = VERDICTS
 SURE_PROBABILITY = 0.9  # needed for spam, systematic errors and minority views
-# Probability of spam up to which labels depend on the items; and that of annotators who agree clearly less
-# than usual, and not significantly above chance: with another seed it may be a hundred times as high.
-MAX_TYPICAL_SPAM, MAX_DIFFERING_SPAM = 0.1, 1e-3
+MAX_TYPICAL_SPAM = 0.1  # probability of spam up to which labels depend on the items
 SMALLER_GROUP_RATIO = 0.6  # of the larger group's labels; a group above it is not a minority
 ERROR_SHARE = 0.02  # prior share of annotators with a rule of their own
 MIN_RULE_GRADES = 2  # distance of the classes of a rule if they are ordered; less is a bias
@@ -382,8 +379,7 @@ def decide_verdicts(
     """Return every annotator's verdict and its probability; ``n_answers`` (N,): different answers given."""
     verdict = np.full(len(spam), TYPICAL, dtype=object)
     probability = np.clip(1 - spam - minority - error, 0, 1)
-    dependent = agreement.depends | (agreement.differs & (spam < MAX_DIFFERING_SPAM))
-    unclear_spam = (spam > MAX_TYPICAL_SPAM) | ~dependent
+    unclear_spam = (spam > MAX_TYPICAL_SPAM) | ~(agreement.depends | agreement.opposes)
     agrees_as_usual = (np.nan_to_num(agreement.gap, nan=-1.0) >= 0) & (n_answers > 1)
     unclear_view = (minority > 0.5) & (minority < SURE_PROBABILITY)
     choices = (

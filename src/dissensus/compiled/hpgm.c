@@ -198,16 +198,17 @@ void hpgm_label_sources(const int64_t *ends, const int32_t *annotator, const int
 }
 
 /* Draw z: P(z_n = l | …) ∝ Ω_l Π_{e of n} (r Θ_kly + n_nky), where n_nky counts the labels before e.
-   by_annotator lists the labels by annotator, those of n up to ends[n] - 1; r_theta is (K, P, L).           */
+   by_annotator lists the labels by annotator, those of n up to ends[n] - 1; r_theta is (K, P, L); omega has one
+   row for all annotators, or one for each.                                                                  */
 void hpgm_annotator_clusters(const int64_t *ends, const int32_t *by_annotator, const int32_t *cluster,
                              const int32_t *label, const uint8_t *from_item, const double *omega,
                              const double *r_theta, const double *u, int32_t *z, double *weights, double *counts,
-                             int64_t N, int64_t E, int64_t K, int64_t P, int64_t L) {
+                             int64_t N, int64_t E, int64_t K, int64_t P, int64_t L, int64_t rows) {
     (void)E;
     for (int64_t i = 0; i < K * P; i++) counts[i] = 0;
     for (int64_t n = 0; n < N; n++) {
         int64_t since = 0;
-        for (int64_t l = 0; l < L; l++) weights[l] = omega[l];
+        for (int64_t l = 0; l < L; l++) weights[l] = omega[(rows == 1 ? 0 : n * L) + l];
         for (int64_t i = first_of(ends, n); i < ends[n]; i++) {
             int64_t e = by_annotator[i], cell = (int64_t)cluster[e] * P + label[e];
             if (from_item[e]) continue;

@@ -229,6 +229,12 @@ class AnnotatorAgreement:
         return np.asarray((self.n > 2) & (excess > Z_ONE_SIDED * np.nan_to_num(self.excess_error)))
 
     @cached_property
+    def opposes(self) -> NDArray[np.bool_]:
+        """(annotators,): whether agreement is significantly below chance, by a one-sided test of 5 %."""
+        excess = np.nan_to_num(self.agreement - self.chance)
+        return np.asarray((self.n > 2) & (excess < -Z_ONE_SIDED * np.nan_to_num(self.excess_error)))
+
+    @cached_property
     def outliers(self) -> NDArray[np.bool_]:
         """(annotators,): enough items, and agreement that is not significantly above chance."""
         return np.asarray((self.n >= MIN_GAP_ITEMS) & ~self.depends)

@@ -126,6 +126,11 @@ class Pool(HPGM):
         others = [member._pair_distributions(item, annotator) for member in self.members_]
         return np.asarray(np.mean([super()._pair_distributions(item, annotator), *others], axis=0))
 
+    def _attribute_distributions(self, item: Codes, cell: NDArray[np.intp]) -> Array:
+        unknown = np.full(len(item), -1)
+        others = [member._pair_distributions(item, unknown) for member in self.members_]
+        return np.asarray(np.mean([super()._attribute_distributions(item, cell), *others], axis=0))
+
     def _apply(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         super()._apply(new, fitted, engine)
         self.members_ = [member.apply(new) for member in fitted.members_]

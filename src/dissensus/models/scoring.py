@@ -40,17 +40,10 @@ def predict_proba(self: Model, items: Any, annotators: Any = None) -> Array:
     self._check_fitted()
     if is_source(items) and (not isinstance(items, str) or Path(items).exists()):
         items = as_annotations(items).item_vocabulary
-    item = _codes_of(items, self.item_vocabulary_)
-    annotator = None if annotators is None else _codes_of(annotators, self.annotator_vocabulary_)
-    for role, ids, codes in (("item", items, item), ("annotator", annotators, annotator)):
-        unknown = np.flatnonzero(codes < 0) if codes is not None else ()
-        if len(unknown):
-            names = to_arrow(ids, role).take(unknown).unique().to_pylist()
-            more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-            warn(
-                f"the model was not fitted on {role} {', '.join(map(quoted, names[:3]))}{more} and predicts "
-                f"an average {role}; check the spelling, or pass the labels of new {role}s to apply"
-            )
+    item = fitted_codes(items, self.item_vocabulary_, "item")
+    annotator = (
+        None if annotators is None else fitted_codes(annotators, self.annotator_vocabulary_, "annotator")
+    )
     if annotator is not None and len(item) != len(annotator):
         raise DataError(f"{len(item)} items and {len(annotator)} annotators do not pair up")
     probabilities = np.empty((len(item), len(self.classes_)))
@@ -64,6 +57,20 @@ def predict_proba(self: Model, items: Any, annotators: Any = None) -> Array:
     with threads(getattr(self, "n_jobs", 1)) as engine:
         engine.map(fill, list(batches(len(item), PAIRS_PER_BATCH)))
     return probabilities
+
+
+def fitted_codes(ids: Any, vocabulary: Vocabulary, role: str) -> Codes:
+    """Return the codes of ids in the fit, −1 with a warning for those that it does not have."""
+    codes = _codes_of(ids, vocabulary)
+    unknown = np.flatnonzero(codes < 0)
+    if len(unknown):
+        names = to_arrow(ids, role).take(unknown).unique().to_pylist()
+        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+        warn(
+            f"the model was not fitted on {role} {', '.join(map(quoted, names[:3]))}{more} and predicts "
+            f"an average {role}; check the spelling, or pass the labels of new {role}s to apply"
+        )
+    return codes
 
 
 def score(self: Model, hidden: Any) -> float:

@@ -11,6 +11,7 @@ from dissensus.annotators import sentences
 from dissensus.annotators.judge_detection import KIND_COLUMN, are_models
 from dissensus.annotators.plan import Findings
 from dissensus.annotators.pseudonyms import is_pseudonymous
+from dissensus.evaluate.attributes import annotator_attributes
 from dissensus.evaluate.gold import wilson
 from dissensus.evaluate.group_agreement import Votes, self_consistency
 from dissensus.labels.annotations import Annotations
@@ -138,7 +139,9 @@ def column_content(
     if table is None:
         return []
     min_annotators = MIN_VALUE_ANNOTATORS if anonymise else 1
-    columns = []
+    columns, effects = [], annotator_attributes(annotations)
+    shares = zip(effects.column, effects.explained, effects.low, effects.high, strict=True)
+    explained = {name: sentences.attribute_sentence(name, *share) for name, *share in shares}
     for name in table.column_names[1:]:
         column = annotations.annotator_column(name)
         values = ["" if value is None or value != value else str(value) for value in column]
@@ -153,7 +156,8 @@ def column_content(
         names = [value or "(blank)" for value in rows]
         sides = group_rows(annotations, votes, code, range(len(rows)))
         words = None if group is None else sentences.column_sentence(name, names, groups, code, group)
-        columns.append({"name": name, "values": names, "sides": sides, "words": words})
+        content = {"name": name, "values": names, "sides": sides, "words": words}
+        columns.append(content | {"explained": explained[name]})
     return columns
 
 

@@ -24,12 +24,14 @@ from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError, require
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.attributes import Attribute, attributes_of
 from dissensus.labels.features import features_of
 from dissensus.labels.rows import as_texts, find_rows, join_labels, rows_with_values, without_repeated
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.models.hpgm import adjustments, sampler
 from dissensus.models.hpgm.adjustments import Aliases
+from dissensus.models.hpgm.attributes import AttributeCells
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
 from dissensus.models.hpgm.sampler import Data, GibbsState
 from dissensus.models.results import ClusterView
@@ -47,7 +49,7 @@ from dissensus.models.sampled import (
     sampled_items,
     stored_row,
 )
-from dissensus.models.scoring import recode_classes, unfitted_rows
+from dissensus.models.scoring import fitted_codes, recode_classes, unfitted_rows
 from dissensus.numerics import Array, row_shares
 from dissensus.params import EMBEDDING, N_JOBS, NONE, SEED, WEIGHT_BY, Rule, fitted, flag, integer, setting
 from dissensus.tables.arrays import Arrays, Header
@@ -59,6 +61,10 @@ MIN_DRAWS, MAX_DRAWS = 8, 48  # whole draws stored
 UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # array elements stored about items that were not sampled
 MAX_CO_CLUSTERED = 5_000  # annotators in one table of co-clustering probabilities
+ATTRIBUTES = Rule(
+    "a list of columns",
+    lambda v: isinstance(v, list | tuple) and all(isinstance(x, str) for x in v) and bool(v),
+)
 LastStates = dict[str, Any]  # last states of chains to resume, by model
 REPRESENT = Rule(
     "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
@@ -111,6 +117,12 @@ class HPGM(SampledMixin, Model):
     max_sampled: int = setting(
         100_000, integer(1), "With more labels, a random subset of items is sampled; others follow from it."
     )
+    attributes: Sequence[str] | None = setting(
+        None,
+        ATTRIBUTES | NONE,
+        "Columns of the annotator table on which the clusters of annotators may depend, for "
+        ":meth:`predict_for`; how much they do is learned.",
+    )
     use_features: bool = flag(
         False, "Whether features or texts of the items inform their clusters; their weight is learned."
     )
@@ -138,6 +150,7 @@ class HPGM(SampledMixin, Model):
 
     draws_: Draws = fitted("stored draws, chain after chain", saved=False)
     last_states_: tuple[GibbsState, ...] = fitted("last state of each chain, if resumable", saved=False)
+    attribute_values_: list[Attribute] = fitted("the values of ``attributes``", saved=False)
     annotator_weights_: Array = fitted("(N,): weight of each annotator in the population")
     learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
     hint_weights_: Array = fitted("(features + 1, P): weights of the regression on features; empty without")
@@ -185,6 +198,7 @@ class HPGM(SampledMixin, Model):
         labels = aliases.annotations
         self.hint_weights_, self.hint_mean_ = np.zeros((0, 0)), np.zeros(0)
         hints = self._learn_hints(labels, features) if self.use_features else None
+        self.attribute_values_ = attributes_of(annotations, self.attributes) if self.attributes else []
         self.annotator_weights_ = self._annotator_weights(labels)
         counted = {
             key: [state.take(aliases.named, aliases.rows) for state in states]
@@ -207,7 +221,8 @@ class HPGM(SampledMixin, Model):
         states: Sequence[GibbsState] = last.get("clusters", ())
         if sampled is not None:
             states, part = (), labels.take_items(sampled)
-        data = Data.of_labels(part, hints if hints is None or sampled is None else hints[sampled])
+        part_hints = hints if hints is None or sampled is None else hints[sampled]
+        data = Data.of_labels(part, part_hints, self._attribute_cells(labels))
         sample = partial(self._sample, data, engine, states)
         chains = self._sample_chains(sample, self._chains_and_sweeps(part)[0], engine, states)
         # the posterior mean, and draws
@@ -299,6 +314,10 @@ class HPGM(SampledMixin, Model):
         counts = load if self.weight_by == "labels" else (load > 0).astype(np.int64)
         return np.asarray(counts / max(counts.sum(), 1))
 
+    def _attribute_cells(self, labels: Annotations) -> AttributeCells | None:
+        """Return the values of the attributes of annotators; None without ``attributes``."""
+        return AttributeCells.of(labels, self.attribute_values_) if self.attributes else None
+
     def _learn_hints(self, labels: Annotations, features: Any) -> Array:
         """Return (items, classes) S (h_m − h̄), with h_m the prediction for item m without its labels."""
         from dissensus.models.dirichlet_regression import DirichletRegression
@@ -328,7 +347,8 @@ class HPGM(SampledMixin, Model):
 
         def extend(number: int) -> None:
             items = parts[number]
-            data = Data.of_labels(labels.take_items(items), None if hints is None else hints[items])
+            part_hints = None if hints is None else hints[items]
+            data = Data.of_labels(labels.take_items(items), part_hints, self._attribute_cells(labels))
             unknown = np.full(len(items), -1)
             new, sums, shares[:, items] = draws.extended(data, unknown, annotator, self.seed, number)
             answers[items], beliefs[:, items], rho[:, items] = row_shares(sums), new.beliefs, new.rho
@@ -348,7 +368,7 @@ class HPGM(SampledMixin, Model):
     @property
     def can_continue(self) -> bool:
         """True if there are chains that :meth:`update` can resume."""
-        return bool(self.last_states_) and not self.use_features
+        return bool(self.last_states_) and not self.use_features and not self.attributes
 
     def update(self, new: Any) -> Self:
         """Add labels to this model: resume the chains, for a sixth of the sweeps of a fit.
@@ -364,6 +384,8 @@ class HPGM(SampledMixin, Model):
             )
         if self.use_features:
             raise DataError("runs store no features of items, so this model cannot be updated; fit again")
+        if self.attributes:
+            raise DataError("models with attributes of annotators cannot be updated; fit all labels again")
         labels = recode_classes(as_annotations(new), self.class_vocabulary_)
         merged, last = self._with_labels(without_repeated(self.training_labels(), labels, "the fit"))
         return self._run_fit(merged, last=last)
@@ -418,7 +440,8 @@ class HPGM(SampledMixin, Model):
             mean, size = fitted.hint_mean_[:-1], fitted.hint_mean_[-1]
             X = features_of(new, fitted.embedding).astype(np.float64)
             hints = np.asarray(size * (predict_softmax(X, fitted.hint_weights_) - mean))
-        data = Data.of_labels(part, hints)
+        self.attribute_values_ = fitted.attribute_values_
+        data = Data.of_labels(part, hints, self._attribute_cells(new))
         self.draws_, sums, shares = fitted.draws_.extended(data, item, annotator, fitted.seed)
         # items of the fit without new labels keep their answers, bit for bit
         same = (item >= 0) & (np.bincount(part.item, minlength=new.n_items) == 0)
@@ -432,6 +455,38 @@ class HPGM(SampledMixin, Model):
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
         self.last_states_ = ()  # the chains cover other items and annotators
+
+    def predict_for(self, attributes: Mapping[str, Any], items: Any = None) -> Array:
+        """Predict the answers of annotators with given attributes, who need not be in the fit.
+
+        Parameters
+        ----------
+        attributes
+            Value of each of the ``attributes`` of the model; one that is left out counts as unknown.
+        items
+            Item ids; an id that is not in the fit is an unseen item. None: the items of the fit.
+
+        Returns
+        -------
+        proba
+            (items, classes): distribution of their answers to each item.
+        """
+        self._check_fitted()
+        if not self.attributes:
+            raise DataError("this model has no attributes; fit it with attributes=[…]")
+        stranger = next((name for name in attributes if name not in self.attributes), None)
+        if stranger is not None:
+            raise DataError(f"no attribute {stranger!r}; the attributes are: {', '.join(self.attributes)}")
+        codes = [each.code(attributes.get(each.column)) for each in self.attribute_values_]
+        first = np.cumsum([0, *(len(each.values) for each in self.attribute_values_)])[:-1]
+        cell = np.where(np.array(codes) >= 0, codes + first, -1)
+        item: Codes = np.arange(len(self.item_vocabulary_), dtype=np.int32)
+        if items is not None:
+            item = fitted_codes(items, self.item_vocabulary_, "item")
+        return self._attribute_distributions(item, cell)
+
+    def _attribute_distributions(self, item: Codes, cell: NDArray[np.intp]) -> Array:
+        return self.draws_.attribute_distributions(item, cell, self.annotator_weights_)
 
     # ---- clusters and annotators ----------------------------------------------------------------------
 
@@ -513,11 +568,13 @@ class HPGM(SampledMixin, Model):
         arrays |= self.draws_.to_arrays("draws_")
         for number, state in enumerate(self.last_states_):
             arrays |= state.to_arrays(f"last_states_.{number}")
-        return facts | {"n_states": len(self.last_states_)}, arrays
+        values = [attribute.facts() for attribute in self.attribute_values_]
+        return facts | {"n_states": len(self.last_states_), "attributes": values}, arrays
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
         self.draws_ = Draws.from_arrays(arrays, "draws_")
+        self.attribute_values_ = [Attribute(**values) for values in facts["attributes"]]
         names = map("last_states_.{}".format, range(facts["n_states"]))
         self.last_states_ = tuple([GibbsState.from_arrays(arrays, name) for name in names])
         check_learned_rows(self)
@@ -525,7 +582,8 @@ class HPGM(SampledMixin, Model):
         L, N, P = self.draws_.omega.shape[1], len(self.annotator_vocabulary_), len(self.class_vocabulary_)
         draws = {"rho": (T, M, P), "matrices": (T, N, P, K), "sizes": (T, N, K), "population": (T, K, P)}
         draws |= {"drawn_population": (T, K, P), "theta": (T, K, L, P), "phi": (T, K, P), "psi": (T, K)}
-        draws |= {"omega": (T, L), "z": (T, N), "numbers": (T, 4)}
+        J, V = len(self.attribute_values_), sum(len(each.values) for each in self.attribute_values_)
+        draws |= {"omega": (T, L), "eta": (T, 1 + J), "values": (T, V, L), "z": (T, N), "numbers": (T, 4)}
         check_shapes(self.draws_, draws | {"beliefs": (T, len(self.item_vocabulary_), K)})
         check_codes("draws_.z", self.draws_.z, L)
         for state in self.last_states_:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dissensus.engine import raise_if_cancelled
 from dissensus.models.hpgm import sampler
+from dissensus.models.hpgm.attributes import annotator_prior
 from dissensus.models.hpgm.sampler import MIN_COUNT, MIN_SHARE, Bools, Codes, Counts, Data, GibbsState, Record
 from dissensus.models.results import ClusterView
 from dissensus.models.sampled import stored_row
@@ -154,6 +155,8 @@ class Draws(Record):
     phi: Singles  # (T, K, P)
     psi: Singles  # (T, K)
     omega: Singles  # (T, L)
+    eta: Singles  # (T, 1 + J): how often attributes decide the cluster of an annotator
+    values: Singles  # (T, values, L): distribution of the clusters for each value of an attribute
     z: NDArray[np.int32]  # (T, N)
     numbers: Array  # (T, 4): r, q, λ, and the trust in hints
 
@@ -161,8 +164,11 @@ class Draws(Record):
     def empty(cls, n: int, data: Data, K: int, L: int) -> Self:
         """Allocate room for ``n`` draws."""
         M, N, P = data.M, data.N, data.P
+        J, V = (
+            (0, 0) if data.attributes is None else (data.attributes.cell.shape[1], data.attributes.n_values)
+        )
         shapes = (M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)
-        tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in shapes]
+        tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in (*shapes, (1 + J,), (V, L))]
         tables += [np.zeros((n, N), np.int32), np.zeros((n, 4))]
         return cls(*tables)
 
@@ -186,6 +192,9 @@ class Draws(Record):
         self.population[t], self.drawn_population[t] = population, drawn
         self.theta[t], self.phi[t] = state.theta, state.phi
         self.psi[t], self.omega[t] = state.psi, state.omega
+        self.eta[t] = state.eta
+        if self.values.size:
+            self.values[t] = state.values
         self.z[t], self.numbers[t] = state.z, (state.r, state.q, state.lam, state.trust)
 
     # ---- predictions ---------------------------------------------------------------------------------
@@ -199,6 +208,23 @@ class Draws(Record):
             rho = np.vstack([self.rho[t], self.psi[t] @ self.phi[t]])[item]
             lam = self.numbers[t, 2]
             total += (1 - lam) * np.einsum("epk,ek->ep", matrices, beliefs) + lam * rho
+        return row_shares(total)
+
+    def attribute_distributions(self, item: Codes, cell: NDArray[np.intp], weights: Array) -> Array:
+        """Return (items, P) answers of annotators with the attributes of ``cell`` (J,); −1 is unseen.
+
+        The annotators of each cluster stand for its members: their weights v_n are multiplied by
+        P(z = z_n | attributes) / Σ_{n': z_n' = z_n} v_n'.
+        """
+        total = np.zeros((len(item), self.phi.shape[2]))
+        for t in range(len(self)):
+            unseen, z, lam = (item < 0)[:, None], self.z[t], self.numbers[t, 2]
+            beliefs = np.where(unseen, self.psi[t], self.beliefs[t][item])
+            rho = np.where(unseen, self.psi[t] @ self.phi[t], self.rho[t][item])
+            prior = annotator_prior(self.omega[t], self.eta[t], self.values[t], cell[None])[0]
+            v = weights * (prior / np.maximum(np.bincount(z, weights, minlength=len(prior)), MIN_COUNT))[z]
+            population = np.einsum("n,npk->kp", v / v.sum(), self.matrices[t])
+            total += (1 - lam) * beliefs @ population + lam * rho
         return row_shares(total)
 
     def cluster_view(self, annotator_weights: Array) -> ClusterView:
@@ -273,6 +299,10 @@ class Draws(Record):
             q_phi, r_theta = np.maximum(q * phi, MIN_COUNT), np.maximum(r * theta, MIN_COUNT)
             by_class = np.ascontiguousarray(r_theta.transpose(0, 2, 1))
             omega = self.omega[t].astype(np.float64)
+            prior_of_z = omega[None]
+            if data.attributes is not None:
+                values = self.values[t].astype(np.float64)
+                prior_of_z = annotator_prior(omega, self.eta[t], values, data.attributes.cell)
             psi = np.maximum(np.vstack([self.beliefs[t], self.psi[t]])[item].astype(np.float64), MIN_COUNT)
             if data.hints is not None:  # beliefs about items of the fit include their hints
                 psi = np.where(item[:, None] < 0, sampler.hinted_weights(psi, data.hints, trust, phi), psi)
@@ -281,7 +311,7 @@ class Draws(Record):
             prior = np.maximum(np.concatenate([pseudo_counts, r_theta.transpose(1, 2, 0)]), MIN_COUNT)
             sizes = np.concatenate([self.sizes[t].astype(np.float64), np.full((len(omega), K), r)])
             for _ in range(EXTENSION_SWEEPS + FIRST_EXTENSION_SWEEPS * (t == 0)):
-                z = sampler.draw_annotator_clusters(data, w, from_item, by_class, omega, rng)
+                z = sampler.draw_annotator_clusters(data, w, from_item, by_class, prior_of_z, rng)
                 z[~new] = self.z[t][annotator[~new]]
                 row = np.where(new, len(pseudo_counts) + z, annotator).astype(np.int32)
                 counts = Counts.of(data, prior, sizes, row, w, from_item)

@@ -39,7 +39,7 @@ above, so the posterior is invariant; nothing is approximate.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -48,6 +48,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.compiled import Loop
+from dissensus.models.hpgm.attributes import KAPPA_PRIOR, AttributeCells, annotator_prior, eta_prior
 from dissensus.numerics import Array
 
 if TYPE_CHECKING:
@@ -120,9 +121,9 @@ label_sources = Loop(
 )
 annotator_clusters = Loop(
     "hpgm_annotator_clusters",
-    "N E K P L",
+    "N E K P L R",
     **BY_ANNOTATOR,
-    omega="float64 L",
+    omega="float64 R L",
     r_theta="float64 K P L",
     u="float64 N",
     z="int32 N",
@@ -179,12 +180,16 @@ class Data:
     N: int
     P: int
     hints: Array | None = None  # (M, P): evidence of the features, in labels above or below the average
+    attributes: AttributeCells | None = None  # of the annotators, if their clusters depend on attributes
 
     @classmethod
-    def of_labels(cls, labels: Annotations, hints: Array | None = None) -> Data:
+    def of_labels(
+        cls, labels: Annotations, hints: Array | None = None, attributes: AttributeCells | None = None
+    ) -> Data:
         """Take the columns of annotations; ``hints`` (M, P) is the evidence of the items' features."""
         item, annotator, label = (np.ascontiguousarray(column, dtype=np.int32) for column in labels.columns)
-        return cls(item, annotator, label, labels.n_items, labels.n_annotators, labels.n_classes, hints)
+        sizes = labels.n_items, labels.n_annotators, labels.n_classes
+        return cls(item, annotator, label, *sizes, hints, attributes)
 
     @property
     def n_labels(self) -> int:
@@ -263,6 +268,9 @@ class GibbsState(Record):
     tau: float
     lam: float
     trust: float = 1.0  # weight of hints
+    eta: Array = field(default_factory=lambda: np.ones(1))  # (1 + J,): how often attributes decide
+    values: Array = field(default_factory=lambda: np.zeros((0, 0)))  # (values, L): B
+    kappa: float = 5.0
 
     def take(self, annotators: Ints, labels: Ints) -> Self:
         """Select annotators and labels."""
@@ -424,7 +432,7 @@ def draw_label_sources(
 def draw_annotator_clusters(
     data: Data, w: Codes, from_item: Bools, r_theta: Array, omega: Array, rng: Generator
 ) -> Codes:
-    """Draw the cluster of every annotator; ``r_theta`` is (K, P, L)."""
+    """Draw the cluster of every annotator; ``r_theta`` is (K, P, L), ``omega`` (1, L) or (N, L)."""
     K, P, L = r_theta.shape
     z, u = np.empty(data.N, dtype=np.int32), rng.random(data.N)
     scratch = {"weights": np.empty(L), "counts": np.empty((K, P))}
@@ -459,7 +467,10 @@ def draw_measures(data: Data, state: GibbsState, priors: HyperPriors, rng: Gener
     served = opened.reshape(K, L, P).sum(axis=1) + v
     x, larger_a = draw_tables(served, np.tile(state.a * state.phi0, (K, 1)), rng)
     # tables of ψ and Ω
-    sizes = np.concatenate([np.bincount(state.w, minlength=K), np.bincount(state.z, minlength=L)])
+    of_omega = np.bincount(state.z, minlength=L)
+    if data.attributes is not None:
+        state, of_omega, members = draw_reasons(data.attributes, state, rng)
+    sizes = np.concatenate([np.bincount(state.w, minlength=K), of_omega])
     alpha = np.repeat([state.gamma / K, state.tau / L], [K, L])
     weights, _ = draw_tables(sizes[None], alpha[None], rng)
     r = draw_concentration(state.r, priors.r, t, occupied(larger_r), rng)
@@ -467,7 +478,7 @@ def draw_measures(data: Data, state: GibbsState, priors: HyperPriors, rng: Gener
     q = draw_concentration(state.q, priors.q, v, occupied(larger_q), rng)
     a = draw_concentration(state.a, priors.a, x, larger_a, rng)
     gamma = draw_weight_concentration(state.gamma, priors.gamma, weights[0, :K], data.M, rng)
-    tau = draw_weight_concentration(state.tau, priors.tau, weights[0, K:], data.N, rng)
+    tau = draw_weight_concentration(state.tau, priors.tau, weights[0, K:], int(of_omega.sum()), rng)
     # φ0 ~ Dir(2/P + Σ_k x_k), Φ_k ~ Dir(a φ0 + Σ_l u_kl + v_k), Θ_kl ~ Dir(s Φ_k + t_kl)
     phi0 = draw_dirichlet(priors.phi0 / P + x.sum(axis=0), rng, priors.phi0)
     phi = draw_dirichlet(a * phi0 + served, rng, a)
@@ -477,8 +488,37 @@ def draw_measures(data: Data, state: GibbsState, priors: HyperPriors, rng: Gener
         draw_dirichlet(gamma / K + sizes[:K], rng, gamma),
         draw_dirichlet(tau / L + sizes[K:], rng, tau),
     )
+    if data.attributes is not None:  # B_jv ~ Dir(κ Ω + members)
+        values = draw_dirichlet(np.maximum(state.kappa * omega, MIN_COUNT) + members, rng)
+        state = replace(state, values=values)
     state = replace(state, phi0=phi0, phi=phi, theta=theta, psi=psi, omega=omega)
     return replace(state, r=r, s=s, q=q, a=a, gamma=gamma, tau=tau)
+
+
+def draw_reasons(
+    attributes: AttributeCells, state: GibbsState, rng: Generator
+) -> tuple[GibbsState, Ints, Ints]:
+    """Draw which attribute decides the cluster of each annotator, η and κ.
+
+    Also return the customers (L,) of Ω, and the members (values, L) of every B_jv.
+    """
+    (N, J), L = attributes.cell.shape, len(state.omega)
+    rows = np.arange(N)
+    # P(g_n = 0) ∝ η_0 Ω_{z_n};  P(g_n = j) ∝ η_j B_{j, v_nj, z_n}, with Ω for a missing value
+    chosen = np.vstack([state.values, state.omega])[attributes.cell, state.z[:, None]]
+    chances = np.cumsum(state.eta * np.column_stack([state.omega[state.z], chosen]), axis=1)
+    reason = (rng.random((N, 1)) * chances[:, -1:] >= chances[:, :-1]).sum(axis=1)
+    cell = np.column_stack([np.full(N, -1), attributes.cell])[rows, reason]
+    members = np.zeros((attributes.n_values, L), dtype=np.int64)
+    np.add.at(members, (cell[cell >= 0], state.z[cell >= 0]), 1)
+    # the tables of B_jv are customers of Ω
+    alpha = np.maximum(state.kappa * state.omega, MIN_COUNT)
+    tables, larger = draw_tables(members, np.tile(alpha, (len(members), 1)), rng)
+    kappa = draw_concentration(state.kappa, KAPPA_PRIOR, tables, occupied(larger), rng)
+    # η ~ Dir(8 + #{g = 0}, 1 + #{g = j})
+    eta = draw_dirichlet(eta_prior(J) + np.bincount(reason, minlength=J + 1), rng)
+    of_omega = np.bincount(state.z[cell < 0], minlength=L) + tables.sum(axis=0)
+    return replace(state, eta=eta, kappa=kappa), of_omega, members
 
 
 def occupied(larger: Ints) -> Ints:
@@ -504,7 +544,10 @@ def sweep(state: GibbsState, data: Data, rng: Generator, priors: HyperPriors = D
     if data.hints is not None:
         trust = draw_trust(data.hints, state, psi, w, priors.trust, rng)
     from_item = draw_label_sources(data, counts, q_phi, state.q, state.lam, w, state.from_item, rng)
-    z = draw_annotator_clusters(data, w, from_item, state.r_theta(), state.omega, rng)
+    omega = state.omega[None]
+    if data.attributes is not None:
+        omega = annotator_prior(state.omega, state.eta, state.values, data.attributes.cell)
+    z = draw_annotator_clusters(data, w, from_item, state.r_theta(), omega, rng)
     lam = draw_lambda(from_item, priors.lam, rng)
     state = replace(state, w=w, from_item=from_item, z=z, lam=lam, trust=trust)
     return draw_measures(data, state, priors, rng)
@@ -560,6 +603,10 @@ def start(data: Data, K: int, L: int, rng: Generator, number: int = 0) -> GibbsS
     measures = np.tile(phi0, (K, L, 1)), np.tile(phi0, (K, 1)), phi0, np.full(K, 1 / K), np.full(L, 1 / L)
     numbers = 5.0, 5.0, 5.0, 2.0, 3.0, 3.0, 0.05  # r, s, q, a, γ, τ, λ
     state = GibbsState(w, z, from_item, *measures, *numbers)
+    if data.attributes is not None:
+        prior = eta_prior(data.attributes.cell.shape[1])
+        values = np.full((data.attributes.n_values, L), 1 / L)
+        state = replace(state, eta=prior / prior.sum(), values=values)
     return draw_measures(data, state, DEFAULT_PRIORS, rng)
 
 

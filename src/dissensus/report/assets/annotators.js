@@ -18,6 +18,7 @@ function labelsByAnnotator() {
 function verdictTag(n) {
   if (!people.verdict) return people.check[n] ? h("span", { class: "tag differs" }, "↓ differs") : "";
   const verdict = people.verdict[n];
+  if (verdict === "cannot tell" && people.check[n]) return h("span", { class: "tag differs" }, "↓ differs, cannot tell why");
   return h("span", { class: `tag ${VERDICTS[verdict] || ""}` }, (SIGNS[verdict] || "") + verdict);
 }
 
@@ -182,7 +183,7 @@ function columnTable(column) {
       h("td", { class: sure ? "number own" : "number" }, percent(side.within)), h("td", { class: "number" }, percent(side.between)),
       h("td", { class: "spread" }, bar(side.own, "Labels"), bar(side.usual, "Labels of others"), side.words ? h("p", { class: "note" }, side.words) : null));
   });
-  return [h("h4", {}, column.name), column.words ? h("p", {}, column.words) : null,
+  return [h("h4", {}, column.name), column.explained ? h("p", {}, column.explained) : null, column.words ? h("p", {}, column.words) : null,
     offered(`by-${column.name}`, column.name, plainTable(null, null, heads, lines))];
 }
 
