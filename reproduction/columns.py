@@ -47,6 +47,7 @@ PRINTED_GUIDES = {
         PGM,
         {"n_annotator_clusters": 1, "inference": "vb", **dict.fromkeys(("alpha", "gamma", "tau"), 2.0)},
     ),
+    "fmm_learned": Guide("FMM (vb)", PGM, {"n_annotator_clusters": 1, "inference": "vb"}),
     "printed_annealing": Guide("PGM (annealing)", PrintedAnnealing, {"inference": "annealing"}),
 }
 ALL_GUIDES = GUIDES | PRINTED_GUIDES | {HIERARCHICAL: Guide("HPGM", HPGM, {}, False, False)}
@@ -197,7 +198,11 @@ OPTIONAL_DEPARTURES[REPEATED] = f"none, but {REPEATS} repeats"
 # encoder are added where they are available.
 DEPARTURES: dict[str, dict[str, Departure]] = {
     "pd": {},
-    "fmm": {"start": _RANDOM, "vb": Departure("variational Bayes with α = γ = 2", {GUIDE: "fmm_vb"})},
+    "fmm": {
+        "start": _RANDOM,
+        "learned": Departure("variational Bayes with learned priors", {GUIDE: "fmm_learned"}),
+        "vb": Departure("variational Bayes with α = γ = 2", {GUIDE: "fmm_vb"}),
+    },
     "annealing": {
         "start": _RANDOM,
         "cooling": Departure(

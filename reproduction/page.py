@@ -91,8 +91,9 @@ times and all together {repeats} times; LDL-NM is evaluated {evaluations} times 
 with the layer sizes of our search. "Shares of the annotators' votes" is the score of the authors' public
 code: the label head predicts a label for each stored annotator, and the shares of these labels are the
 prediction. Its zeros cost much KL, so that its figures are not comparable with those of the
-distributions. "Proposals from the prior" is Algorithm 2 with the printed δψ and δΩ, which contain only
-the prior. These cells can be from another run than the rest of the page."""
+distributions. The paper states α = γ = τ = 2 for PGM only. For FMM, both this prior and learned ones are
+shown; all together has the former. "Proposals from the prior" is Algorithm 2 with the printed δψ and δΩ,
+which contain only the prior. These cells can be from another run than the rest of the page."""
 
 ANSWERS = """Differences of two models' losses (first − second) on the same test items, hidden labels or
 reserved labels, with 95 % bootstrap intervals over items, and over repeats for the test KL. If the

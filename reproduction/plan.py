@@ -116,7 +116,7 @@ DEFAULT = Scale()
 
 QUICK = Scale(
     name="quick",
-    repeats=2,
+    repeats=1,
     own_repeats=1,
     item_clusters=(4, 8, 12),
     annotator_clusters=(4, 8, 12),
@@ -135,7 +135,7 @@ QUICK = Scale(
     recovery_fmm=(6, 12),
     recovery_pgm=((6, 4), (12, 8)),
     max_items=2000,
-    encoder={"epochs": 2},
+    encoder={"epochs": 1},
     evaluations=10,
 )
 

@@ -189,7 +189,12 @@ class TestWholeRun:
         assert epochs[0] == -1 < epochs[1]  # as printed, no epoch is chosen
         page = page_of(folder).partition("## As printed\n")[2]
         # of LDL-NM and of the clusters of PGM on jq1
-        for row in ("| GloVe word vectors |", "| *printed* | 0.408 ± 0.004 |", "| *printed* | 0.523 |"):
+        for row in (
+            f"| none, but {printed.REPEATS} repeats |",
+            "| GloVe word vectors |",
+            "| *printed* | 0.408 ± 0.004 |",
+            "| *printed* | 0.523 |",
+        ):
             assert row in page
 
     def test_finished_cells_are_kept_unless_settings_change(
