@@ -326,6 +326,29 @@ def test_geweke_with_attributes() -> None:
     assert z_score(np.array(successive), independent.mean(axis=0), error).max() < 4.5
 
 
+def decided_by_attribute(n: int, seed: int) -> tuple[Data, GibbsState]:
+    """Return annotators without labels whose clusters all follow from the attribute, and B of one value."""
+    data = replace(data_of([], [], [], 3, n, 3), attributes=AttributeCells(np.arange(n)[:, None] % 3, 3))
+    state = prior_state(data, 2, 3, TIGHT, np.random.default_rng(seed))
+    return data, replace(state, eta=np.array([0.0, 1.0]), values=np.eye(3)[[2, 0, 1]])
+
+
+def test_clusters_follow_from_the_attribute() -> None:
+    data, state = decided_by_attribute(30, 0)
+    state = sampler.sweep(state, data, np.random.default_rng(0), TIGHT)
+    np.testing.assert_array_equal(state.z, np.array([2, 0, 1])[np.arange(30) % 3])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_members_of_values_are_customers_of_omega(seed: int) -> None:
+    """With a large κ, every member of B opens a table, and Ω is about the shares of the clusters."""
+    data, state = decided_by_attribute(300, seed)
+    state = replace(state, z=np.zeros(300, np.int32), values=np.full((3, 3), 1 / 3), kappa=1e6)
+    drawn = sampler.draw_measures(data, state, TIGHT, np.random.default_rng(seed))
+    assert drawn.omega[0] > 0.95
+    np.testing.assert_array_equal(drawn.eta.round(1), [0.0, 1.0])
+
+
 def independent_draws(n: int, seed: int) -> np.ndarray:
     """Return statistics of n independent draws of state and labels."""
     data, rng = geweke_data(), np.random.default_rng(seed)
