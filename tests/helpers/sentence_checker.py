@@ -308,13 +308,20 @@ class Checker:
         assert (whole(parts), whole(largest)) == (len(sizes), max(sizes.values()))
 
     def check_check(self, about: Any) -> None:
-        n, share, listing = self.parsed(
+        n, share, listing, *leaning = self.parsed(
             rf"Talk to {NUMBER} annotators? first \({SHARE} of the labels"
-            r"(?:; most disagreements first)?\): (.*)\. "
-            r"Read the evidence before you exclude anyone\."
+            r"(?:; most disagreements first)?\): (.*?)\. "
+            rf"(?:{NUMBER} of them answer (?:{NAME} (more|less) often|(higher|lower)) than the others of the "
+            r"same items\. )?Read the evidence before you exclude anyone\."
         )
         codes = about["annotators"].tolist()
         assert whole(n) == len(codes)
+        alike, name, often, higher = leaning
+        if alike:
+            sign = 1 if (often or higher) in ("more", "higher") else -1
+            moves = [np.array(self.moves(code, name)) * sign for code in codes]
+            sure = [len(m) > 1 and m.mean() > 1.96 * m.std(ddof=1) / math.sqrt(len(m)) for m in moves]
+            assert sum(sure) >= whole(alike) > len(codes) / 2
         extra = [self.load[c] * min(max(-self.standings[c].get("gap", -1.0), 0), 1) for c in codes]
         assert all(first >= second - 1e-9 for first, second in pairwise(extra))
         self.share(share, sum(self.load[code] for code in codes) / len(self.rows))
@@ -476,12 +483,7 @@ class Checker:
             r"the others of the same items \(± ([\d.]+)\)"
         )
         assert self.ordinal == (name is None)
-        moves = []
-        for answers in self.answers.values():
-            if about["annotator"] in answers and len(answers) > 1:
-                others = [answer for n, answer in answers.items() if n != about["annotator"]]
-                change = answers[about["annotator"]] - self.others_labels(answers, about["annotator"], others)
-                moves.append(change @ self.values if self.ordinal else change[self.names.index(name)])
+        moves = self.moves(about["annotator"], name)
         value = float(np.mean(moves))
         assert (
             abs(abs(value) - (float(grades) if self.ordinal else int(points) / 100))
@@ -494,6 +496,16 @@ class Checker:
             abs(margin - (float(reach) if self.ordinal else float(reach) / 100))
             <= (0.05 if self.ordinal else 0.005) + 1e-9
         )
+
+    def moves(self, annotator: int, name: str | None) -> list[float]:
+        """Return answer − mean of the others by item, for a class, or in grades."""
+        moves = []
+        for answers in self.answers.values():
+            if annotator in answers and len(answers) > 1:
+                others = [answer for n, answer in answers.items() if n != annotator]
+                change = answers[annotator] - self.others_labels(answers, annotator, others)
+                moves.append(float(change @ self.values if name is None else change[self.names.index(name)]))
+        return moves
 
     def others_labels(self, answers: Any, n: int, others: list[Answer]) -> Answer:
         """Return the shares of the others' labels of an item; each of their labels counts once."""

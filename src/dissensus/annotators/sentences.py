@@ -57,6 +57,7 @@ MAJORITY = 0.5
 MIN_CRAMERS_V, MIN_RESIDUAL = 0.1, 2.0  # of a column associated with groups; standardised residual
 MIN_LABELS_TO_ADJUDICATE, MAX_TIE_GAP = 4, 0.2  # of an item; gap between the shares of its two top answers
 MIN_CONTRAST_ITEMS, MIN_CONSTANT_ITEMS = 4, 5
+MIN_LEANING = 4  # annotators to look at, of whom most share a bias
 MAX_LABEL_RATIO = 0.9  # labels per item, over those of other items, that count as fewer
 
 
@@ -148,8 +149,12 @@ def check_sentence(
     load: Any,
     agreement: AnnotatorAgreement,
     reasons: Sequence[str],
+    leaning: tuple[str, bool, int] = ("", False, 0),
 ) -> Sentence | None:
-    """Name the annotators to look at first, each with a reason; ``reasons`` has one for every annotator."""
+    """Name the annotators to look at first, each with a reason; ``reasons`` has one for every annotator.
+
+    ``leaning`` is a bias and how many share it; it is reported if these are most of four or more annotators.
+    """
     if not len(annotators):
         return None
     n, listing = len(annotators), []
@@ -161,8 +166,15 @@ def check_sentence(
     listing += [f"{n - MAX_NAMES:,} more"] * (n > MAX_NAMES)
     share = percent(float(load[annotators].sum() / max(load.sum(), 1)))
     order = "; most disagreements first" * (n > 1)
+    name, more, alike = leaning
+    common = ""
+    if n >= MIN_LEANING and 2 * alike > n:
+        direction = (
+            f"{quoted(name)} {'more' if more else 'less'} often" if name else ("higher" if more else "lower")
+        )
+        common = f"{alike:,} of them answer {direction} than the others of the same items. "
     text = (
-        f"Talk to {count(n, 'annotator')} first ({share} of the labels{order}): {listed(listing)}. "
+        f"Talk to {count(n, 'annotator')} first ({share} of the labels{order}): {listed(listing)}. {common}"
         "Read the evidence before you exclude anyone."
     )
     return Sentence(text, "check", annotators=annotators)

@@ -23,6 +23,7 @@ If gold labels say that there is one right answer, no annotator has a minority v
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -48,6 +49,7 @@ from dissensus.evaluate.group_agreement import (
 )
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.description import connected_parts
 from dissensus.labels.display import TableResult
 from dissensus.labels.kinds import class_values
 from dissensus.models.base import Model
@@ -72,6 +74,7 @@ MIN_ASIDE, MIN_ASIDE_SHARE = 3, 0.05  # number and share of annotators set aside
 ANSWERS_PER_CHUNK = 1 << 18  # answers examined at a time
 ANNOTATORS_FILE = "annotators.csv"
 NO_GROUPS = "The labels show no groups of annotators who answer differently."
+APART = " Annotators in unconnected parts of the data cannot be compared."
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +188,16 @@ class AnnotatorVerdicts(TableResult):
             )
         ]
         ids = [str(name) for name in self.annotator] if names is None else names
-        return sentences.check_sentence(codes, ids, self.n_labels, self.standing, reasons)
+        return sentences.check_sentence(
+            codes, ids, self.n_labels, self.standing, reasons, self.leaning(codes)
+        )
+
+    def leaning(self, annotators: Indices) -> tuple[str, bool, int]:
+        """Return the bias that most of these annotators share: class, whether positive, and how many."""
+        sure = annotators[np.abs(self.bias[annotators]) > self.bias_error[annotators]]
+        biases = Counter((str(self.bias_of[n]), bool(self.bias[n] > 0)) for n in sure)
+        (name, more), n = biases.most_common(1)[0] if biases else (("", False), 0)
+        return name, more, n
 
     def groups_sentence(self) -> Sentence | None:
         """Return how two groups of annotators differ; None if there are none."""
@@ -194,7 +206,8 @@ class AnnotatorVerdicts(TableResult):
     def in_words(self) -> str:
         """Return whom to talk to first, and whether there are groups, as text."""
         first = self.check_sentence() or "No annotator agrees clearly less with the others than usual."
-        return f"{first} {self.groups_sentence() or NO_GROUPS}"
+        apart = APART if connected_parts(self.labels)[0] > 1 else ""
+        return f"{first} {self.groups_sentence() or NO_GROUPS + apart}"
 
     def __len__(self) -> int:
         return len(self.annotator)

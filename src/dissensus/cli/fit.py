@@ -94,7 +94,7 @@ def fit(
     effort: dict[str, Any] = {"fast": fast, "minutes": minutes, "compare": compare, "n_jobs": jobs}
     origin: dict[str, Any] = {"command": opt.command_line(), "source": str(file)}
     origin["reading"] = columns.settings()
-    page = None if no_report else {"title": title or file.name, "anonymise": anonymise}
+    page = None if no_report else {"title": title or opt.page_title(file), "anonymise": anonymise}
     limits: Any = {"cluster": cluster, "scratch": scratch, "memory": memory, "checkpoint": checkpoint}
     limited: AbstractContextManager[Any] = nullcontext()
     if any(value is not None for value in limits.values()):
@@ -246,7 +246,9 @@ def update(
     new = columns.read(file, like=reading_of(path), **({} if items is None else {"items": items}))
     origin = {"command": opt.command_line(), "source": str(file)}
     with last_result():
-        summary = update_run(path, new, output, **origin, page=None if no_report else {"title": file.name})
+        summary = update_run(
+            path, new, output, **origin, page=None if no_report else {"title": opt.page_title(file)}
+        )
     directory = output or path
     if as_json:
         show_json(summary)

@@ -231,7 +231,7 @@ def report(
     saved = open_run(path, columns.read, file, items=items)
     target = output or (path / REPORT if path.is_dir() and saved.summary else Path(REPORT))
     in_run = path.is_dir() and target.resolve() == (path / REPORT).resolve()
-    settings = saved.evidence() | {"title": title or (file or path).name, "since": since}
+    settings = saved.evidence() | {"title": title or opt.page_title(file or path), "since": since}
     settings |= {"anonymise": anonymise, "run": str(path) if path.is_dir() else ""}
     with last_result(), replacing_file(path, REPORT) if in_run else nullcontext(target) as page:
         write_report(saved.labels, saved.model, page, **settings)

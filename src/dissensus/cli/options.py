@@ -147,6 +147,11 @@ def parse_pair(text: str, form: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def page_title(file: Path) -> str:
+    """Return the name of a file with that of its folder: ``pilot/votes.csv``."""
+    return "/".join(filter(None, (file.resolve().parent.name, file.name)))
+
+
 def parse_settings(texts: list[str]) -> dict[str, Any]:
     """Parse settings of a model, each ``name=value``; see :func:`parse_value`."""
     settings = {}

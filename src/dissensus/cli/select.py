@@ -71,7 +71,7 @@ def select(
     origin: dict[str, Any] = {"command": opt.command_line(), "source": str(file)}
     more: dict[str, Any] = {"dev": dev_labels, "directory": directory, "n_jobs": jobs, "seed": seed}
     resume = f"finished trials are saved in {directory}; run the same command to resume"
-    page = None if no_report else {"title": file.name}
+    page = None if no_report else {"title": opt.page_title(file)}
     limits = resources(n_workers=jobs, cluster=cluster, scratch=scratch)
     with opt.resumable(directory.exists, resume):
         with claimed_directory(directory, origin, force), limits:

@@ -31,6 +31,7 @@ from dissensus.numerics import Array
 MIN_GAP, MIN_GAP_ITEMS = 0.1, 20  # below the usual agreement, and items, of annotators who differ
 GAP_FALSE_SHARE = 0.1  # of the annotators named, at most this share by chance
 Z_ONE_SIDED = 1.645  # standard errors of a one-sided test of 5 %
+Z_OPPOSED = 3.0  # standard errors below chance, of annotators who oppose the others
 Z = 1.96  # standard errors on either side of a 95 % interval
 TIE_TOLERANCE = 1e-9  # differences up to this size count as ties
 MAX_ERROR_ITEMS = 2_000  # items searched for shared errors
@@ -230,9 +231,9 @@ class AnnotatorAgreement:
 
     @cached_property
     def opposes(self) -> NDArray[np.bool_]:
-        """(annotators,): whether agreement is significantly below chance, by a one-sided test of 5 %."""
+        """(annotators,): whether agreement is clearly below chance, by three standard errors."""
         excess = np.nan_to_num(self.agreement - self.chance)
-        return np.asarray((self.n > 2) & (excess < -Z_ONE_SIDED * np.nan_to_num(self.excess_error)))
+        return np.asarray((self.n > 2) & (excess < -Z_OPPOSED * np.nan_to_num(self.excess_error)))
 
     @cached_property
     def outliers(self) -> NDArray[np.bool_]:
