@@ -7,9 +7,9 @@ In the order of the work::
     cells.py      one measurement: a file with its settings, seeds and numbers
     annealing.py  simulated annealing as printed
     columns.py    the models that are compared
-    guided.py     the guided workflow, and criteria for K and L
     plan.py       the cells of an evaluation, and how much is computed
     measures.py   measuring a cell, by its kind
+    criteria.py   criteria by which K and L are chosen
     run.py        measuring all cells on several processes
     derived.py    ensembles, intervals and comparisons, computed from the predictions
     results.py    the numbers of all cells, read from cells.jsonl

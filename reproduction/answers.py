@@ -11,16 +11,10 @@ from reproduction.columns import BY_PAIR, COLUMNS, CRITERIA, GUIDES, MODE_COLUMN
 from reproduction.derived import PRINTED_MEASURES, SNAPPING_KL
 from reproduction.measures import CONSTANT, UNIFORM
 from reproduction.results import Results
+from reproduction.tables import verdict_of
 
 VERDICTS = ("better", "tie", "worse")
 UNDECIDED = "not decided (quick)"
-
-
-def verdict_of(row: Numbers) -> str:
-    """Say whether the first model is better, tied or worse; lower is better."""
-    if row["low"] <= 0 <= row["high"]:
-        return "tie"
-    return "better" if row["value"] < 0 else "worse"
 
 
 def count_verdicts(rows: Sequence[Numbers]) -> str:
@@ -86,7 +80,7 @@ def answer_table(rows: Sequence[Numbers], *, decided: bool = True) -> str:
 
 
 def sizes_table(results: Results) -> str:
-    """Tabulate the K × L chosen by each criterion."""
+    """Tabulate the K × L chosen by each criterion; empty if nothing was searched."""
     names, lines = list(results.derived["parts"]), []
     for key, (guide, criterion) in SEARCHES.items():
         searched = [results.has(name, f"{key}-search") for name in names]
@@ -96,7 +90,7 @@ def sizes_table(results: Results) -> str:
                 for name, has in zip(names, searched, strict=True)
             ]
             lines.append(line(GUIDES[guide].title, CRITERIA[criterion][0], *chosen))
-    return table(("model", "chosen by", *names), lines)
+    return table(("model", "chosen by", *names), lines) if lines else ""
 
 
 def pd_summary(results: Results) -> str:

@@ -26,7 +26,7 @@ from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array, row_shares
-from dissensus.text.guided.classifier import PRIOR_STRENGTHS, ItemClusters, Projection
+from dissensus.text.guided.classifier import PRIOR_STRENGTHS, GuidedClassifier, ItemClusters, Projection
 from reproduction.cells import Arrays, Cell, FinishedCells, Numbers
 from reproduction.columns import (
     ALL_GUIDES,
@@ -43,7 +43,6 @@ from reproduction.columns import (
     learner_of,
 )
 from reproduction.datasets import Dataset
-from reproduction.guided import criterion_of, equal_annotators, paper_workflow, soft_workflow
 
 Result = tuple[Numbers, Arrays]
 
@@ -128,6 +127,8 @@ def describe(inputs: Inputs, cell: Cell) -> Result:
 
 def search(inputs: Inputs, cell: Cell) -> Result:
     """Search the numbers of clusters by a criterion on dev."""
+    from reproduction.criteria import criterion_of
+
     data, settings = inputs.datasets[cell.dataset], cell.settings
     selection = select(
         data.parts["train"],
@@ -193,6 +194,12 @@ def cluster_divergence(train: Annotations, guide: str, sizes: Mapping[str, int],
     return kl(row_shares(train.counts), model.fit(train).label_distributions_)
 
 
+def equal_annotators(guide: Model) -> Model:
+    """Weight annotators equally, as in Eq. infer; FMM has no annotators."""
+    has_annotators = "weight_by" in guide.get_params(deep=False)
+    return guide.set_params(weight_by="annotators") if has_annotators else guide
+
+
 # ---- Table 3 ------------------------------------------------------------------------------------------
 
 
@@ -207,6 +214,23 @@ def learner(inputs: Inputs, cell: Cell) -> Result:
     if hasattr(model, "epoch_"):
         numbers["epoch"] = model.epoch_
     return numbers, _stacked([predictions])
+
+
+def paper_workflow(guide: Model, learner: Any) -> GuidedClassifier:
+    """Return the paper's workflow: hard refinement and projection, annotator sum outside, S = 1."""
+    return GuidedClassifier(
+        equal_annotators(guide),
+        learner,
+        refine="hard",
+        project="hard",
+        annotator_sum="outside",
+        prior_strength=1.0,
+    )
+
+
+def soft_workflow(guide: Model, seed: int, refine: str = "soft") -> GuidedClassifier:
+    """Return the workflow around softmax regression on embeddings, with soft projection."""
+    return GuidedClassifier(guide, learner_of("softmax", {}, seed), refine=refine, project="soft")
 
 
 def guided(inputs: Inputs, cell: Cell) -> Result:

@@ -220,8 +220,8 @@ def answers(results: Results) -> Iterator[str]:
         yield f"{paper} {answer_summary(rows, decided=decided)}"
         if decided and any(row["measure"].endswith(BY_PAIR) for row in rows):
             yield choice_summary(rows)
-        if key in tables:
-            yield tables[key](results)
+        if key in tables and (text := tables[key](results)):
+            yield text
         yield answer_table(rows, decided=decided)
 
 

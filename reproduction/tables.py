@@ -8,6 +8,7 @@ from typing import Any
 from dissensus.progress import in_words
 from experiments.runner import line, table, yes
 from reproduction import printed
+from reproduction.cells import Numbers
 from reproduction.columns import (
     COLUMNS,
     DEPARTURES,
@@ -236,6 +237,13 @@ def _undone_lines(
     lines = [line(title, "none of these" if undone else "–", *ours)]
     lines += [line("", titles[label], *values) for label, values in undone.items()]
     return [*lines, line("", "*printed*", *theirs)]
+
+
+def verdict_of(row: Numbers) -> str:
+    """Say whether the first model is better, tied or worse; lower is better."""
+    if row["low"] <= 0 <= row["high"]:
+        return "tie"
+    return "better" if row["value"] < 0 else "worse"
 
 
 # ---- further measures ---------------------------------------------------------------------------------

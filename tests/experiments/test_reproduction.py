@@ -20,15 +20,16 @@ from dissensus.text.learners.base import Learner
 from reproduction import derived, measures, printed
 from reproduction.__main__ import main, parser, scale_of
 from reproduction.annealing import PrintedAnnealing, propose_shares
-from reproduction.answers import UNDECIDED, answer_summary, answer_table, choice_summary, verdict_of
+from reproduction.answers import UNDECIDED, answer_summary, answer_table, choice_summary
 from reproduction.cells import Cell, FinishedCells
 from reproduction.columns import BY_PAIR, DEPARTURES, ITEM, SOFT
+from reproduction.criteria import criterion_of
 from reproduction.datasets import find_datasets, load
 from reproduction.derived import blend_weight, difference
-from reproduction.guided import criterion_of
 from reproduction.plan import PARTS, Plan, Scale
 from reproduction.results import Results
 from reproduction.run import Reproduction, reproduce, request
+from reproduction.tables import verdict_of
 from tests.helpers.encoder import write_encoder
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
@@ -392,15 +393,16 @@ class Topics(Learner):
         return counts / counts.sum(axis=1, keepdims=True)
 
 
-def test_a_guided_cell_follows_the_paper(crowds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_guided_cell_follows_the_paper(seed: int, crowds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check clusters weighted by Ω, the annotator sum outside, S = 1, and hard snapping."""
     monkeypatch.setattr(measures, "learner_of", lambda *_: Topics())
     data = load("jq1", find_datasets(crowds)["jq1"])
     sizes = {"n_item_clusters": 6, "n_annotator_clusters": 3}
-    settings = {"guide": "bp", "sizes": sizes, "learner": {}, "seed": 0}
+    settings = {"guide": "bp", "sizes": sizes, "learner": {}, "seed": seed}
     inputs = measures.Inputs({"jq1": data}, FinishedCells(crowds))
     numbers, arrays = measures.guided(inputs, Cell("jq1", "guided", "bp", 0, settings))
-    pgm = ds.PGM(6, 3).fit(data.parts["train"])
+    pgm = ds.PGM(6, 3, seed=seed).fit(data.parts["train"])
     theta, psi, omega = pgm.theta_, pgm.psi_, pgm.omega_
     h = Topics()._predict(data.texts("test"))
 

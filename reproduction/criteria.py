@@ -1,4 +1,4 @@
-"""The guided workflow, as in the paper and soft, and criteria by which its K and L are chosen on dev."""
+"""Criteria by which K and L of a guide are chosen on dev, for :func:`dissensus.select`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,9 @@ from dissensus.evaluate.search import split_halves
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
 from dissensus.metrics import kl, log_probability_rows
-from dissensus.models.base import Model
 from dissensus.numerics import row_shares
-from dissensus.text.guided.classifier import GuidedClassifier
 from reproduction.columns import CNN, ITEM, PAIR, SOFT, learner_of
-
-
-def equal_annotators(guide: Model) -> Model:
-    """Weight annotators equally, as in Eq. infer; FMM has no annotators."""
-    has_annotators = "weight_by" in guide.get_params(deep=False)
-    return guide.set_params(weight_by="annotators") if has_annotators else guide
-
-
-def paper_workflow(guide: Model, learner: Any) -> GuidedClassifier:
-    """Return the paper's workflow: annotator sum outside, S = 1, hard refinement and projection."""
-    settings: dict[str, Any] = {"refine": "hard", "project": "hard", "annotator_sum": "outside"}
-    return GuidedClassifier(equal_annotators(guide), learner, **settings, prior_strength=1.0)
-
-
-def soft_workflow(guide: Model, seed: int, refine: str = "soft") -> GuidedClassifier:
-    """Return the workflow around softmax regression on embeddings, with soft projection."""
-    return GuidedClassifier(guide, learner_of("softmax", {}, seed), refine=refine, project="soft")
+from reproduction.measures import paper_workflow, soft_workflow
 
 
 def inputs_of(part: Annotations, criterion: str) -> Any:
@@ -44,7 +26,7 @@ def inputs_of(part: Annotations, criterion: str) -> Any:
 class DevPredictions:
     """−KL(empirical ‖ predicted) of dev items, predicted from text by a guided workflow.
 
-    A criterion for :func:`dissensus.select`: the measure of a column of Table 3, on dev.
+    This is the measure of a column of Table 3.
     """
 
     dev: Annotations
@@ -65,8 +47,7 @@ class DevPredictions:
 class DevItemLabels:
     """Mean log P(label | item) of half the labels of dev items, given the other half.
 
-    A criterion for :func:`dissensus.select`, whose ``"dev"`` scores log P(label | item, annotator) of the
-    same labels.
+    The criterion ``"dev"`` of :func:`dissensus.select` scores log P(label | item, annotator) of these labels.
     """
 
     dev: Annotations
