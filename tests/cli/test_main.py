@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -72,6 +73,57 @@ def test_closed_pipe_is_no_error(votes: Path, tmp_path: Path) -> None:
         streams = {"capture_output": False, "stdout": closed, "stderr": subprocess.PIPE}
         done = start("describe", votes, cwd=tmp_path, **streams)
     assert done.stderr == ""
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("closed", [False, True], ids=["full", "closed"])
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        (("describe",), 2, "check standard output"),
+        (
+            ("fit", "--model", "majority", "-o", "run"),
+            0,
+            "note: the result was written, but standard output was not",
+        ),
+    ],
+    ids=["describe", "fit"],
+)
+def test_the_exit_code_says_whether_a_result_was_written(
+    votes: Path, tmp_path: Path, command: tuple[str, ...], code: int, message: str, closed: bool
+) -> None:
+    program = shlex.join([*PROGRAM, command[0], str(votes), *command[1:]])
+    line = f"{program} {'>&-' if closed else '> /dev/full'}"
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert (tmp_path / "run" / "labels.csv").exists() == (command[0] == "fit")
+
+
+def test_output_closed_early_and_both_outputs_closed(votes: Path, tmp_path: Path) -> None:
+    program = shlex.join([*PROGRAM, "describe", str(votes)])
+    for line, code in ((f"({program}; echo $? >&2) | true", "141"), (f"{program} >&- 2>&-; echo $? >&2", "")):
+        done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert "Traceback" not in done.stderr
+        assert done.stderr.strip() == code or not code
+
+
+@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "cp1252"},
+                                      {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])  # fmt: skip
+def test_characters_that_cannot_be_shown_are_replaced(
+    votes: Path, tmp_path: Path, settings: dict[str, str]
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [*PROGRAM, "describe", str(votes)], env=environment | settings, cwd=tmp_path, capture_output=True, timeout=120
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"Krippendorff" in done.stdout
+    assert b"Krippendorff's \xce\xb1" not in done.stdout
 
 
 def terminal(*words: Any, cwd: Path) -> Any:

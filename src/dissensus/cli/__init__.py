@@ -5,7 +5,9 @@ Help loads only typer; NumPy, Arrow and rich are imported by the commands that n
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import signal
 import sys
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["application", "main"]
 
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
 
 #: Commands and their modules, under the headings of ``dissensus --help``.
 COMMAND_GROUPS = {
@@ -43,6 +45,10 @@ def main() -> None:
     """Run the program ``dissensus``."""
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _interrupt)
+    sys.stdout, sys.stderr = sys.stdout or ClosedOutput(), sys.stderr or io.StringIO()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # characters that the terminal cannot show
     try:
         app = application(sys.argv[1:])
     except KeyboardInterrupt:
@@ -56,6 +62,14 @@ def main() -> None:
             sys.stderr.flush()
             os._exit(INTERRUPTED)
         raise
+
+
+class ClosedOutput(io.TextIOBase):
+    """Standard output that was closed by the caller."""
+
+    def write(self, text: str) -> int:
+        """Raise an error."""
+        raise OSError(errno.EBADF, "standard output is closed")
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:

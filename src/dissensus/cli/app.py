@@ -1,16 +1,18 @@
 """The typer application. Every error becomes one line on standard error and an exit code.
 
 ====  ===================================================================================
-0     success
+0     success; also if a result was written and only its description could not be printed
 1     internal error in dissensus (``--debug`` shows the traceback)
 2     invalid input, option or output path; nothing was written
 130   interrupted with Ctrl-C; nothing was written (a search or a checkpointed fit can be resumed)
+141   standard output was closed before all was printed
 143   terminated (SIGTERM); nothing was written
 ====  ===================================================================================
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -18,7 +20,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +30,7 @@ import typer
 from typer.core import TyperGroup
 
 from dissensus._version import __version__
-from dissensus.cli import COMMAND_GROUPS, COMMANDS, INTERRUPTED, OUR_HANDLERS
+from dissensus.cli import COMMAND_GROUPS, COMMANDS, INTERRUPTED, OUR_HANDLERS, PIPE_CLOSED
 from dissensus.cli.terminal import note, say
 from dissensus.errors import DissensusError, DissensusWarning, ParameterError, nearest, spelled, system_words
 from dissensus.progress import printable
@@ -37,7 +39,7 @@ SUCCESS, INTERNAL_ERROR, BAD_INPUT = 0, 1, 2
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 internal error; 2 invalid input, option or output path; "
-    "130 interrupted; 143 terminated. With any code but 0, no result was written."
+    "130 interrupted; 141 output closed; 143 terminated. With any code but 0, no result was written."
 )
 # Settings of the library whose option has a different name; in options, "_" becomes "-".
 OPTION_NAMES = {
@@ -59,6 +61,7 @@ READING_OPTIONS = ("--item-column", "--annotator-column", "--label-column", "--l
 
 
 typed: ContextVar[Sequence[str]] = ContextVar("typed", default=())  # words of the running command
+written: ContextVar[bool] = ContextVar("written", default=False)  # whether its result is in place
 
 
 class StoppedError(Exception):
@@ -80,6 +83,7 @@ class CommandGroup(TyperGroup):
         def run() -> Any:
             check_repeated(command, words)
             typed.set(words)
+            written.set(False)
             with spelled(shell_spelling(command, words)), collected_notes() as notes:
                 code = super(CommandGroup, self).main(words, standalone_mode=False, **more)
             if notes and code != INTERRUPTED:  # a failing command prints one line only
@@ -169,8 +173,17 @@ def exit_code(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:
     except typer.Abort:
         code = INTERRUPTED
     except OSError as error:
-        path = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{path}{system_words(error)}; check the path and its permissions", BAD_INPUT)
+        if error.filename:
+            return _fail(
+                f"{error.filename}: {system_words(error)}; check the path and its permissions", BAD_INPUT
+            )
+        discard_output()
+        if isinstance(error, BrokenPipeError):  # as with | head
+            return SUCCESS if written.get() else PIPE_CLOSED
+        if written.get():
+            note(f"the result was written, but standard output was not: {system_words(error)}")
+            return SUCCESS
+        return _fail(f"{system_words(error)}; check standard output, and the disk", BAD_INPUT)
     except (MemoryError, OverflowError) as error:
         reason = f"not enough memory on this machine ({str(error) or 'out of memory'})"
         return _fail(f"{reason}; use smaller settings or less data", BAD_INPUT)
@@ -184,6 +197,13 @@ def exit_code(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:
     if code == INTERRUPTED:
         return _fail("interrupted; nothing was written", INTERRUPTED)
     return code if isinstance(code, int) else SUCCESS
+
+
+def discard_output() -> None:
+    """Send the rest of standard output nowhere, so that the exit does not fail to flush it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stdout.flush()
 
 
 def _fail(message: str, code: int) -> int:
@@ -224,6 +244,7 @@ def last_result(safe_csv: bool = False) -> Iterator[None]:
 
     with for_spreadsheets(safe_csv), calling_before_rename(ignore_signals):
         yield
+    written.set(True)
 
 
 # ---- the application ----------------------------------------------------------------------------------

@@ -28,8 +28,12 @@ def out() -> Console:
     """Return a console for results, on which text from the data is never parsed as markup."""
     from rich.console import Console
 
+    class Output(Console):  # type: ignore[misc]
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     width = None if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+    return Output(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
 def say(*lines: str) -> None:
