@@ -112,15 +112,17 @@ def test_output_closed_early_and_both_outputs_closed(votes: Path, tmp_path: Path
         assert done.stderr.strip() == code or not code
 
 
-@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "cp1252"},
-                                      {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])  # fmt: skip
+C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+ENCODINGS = [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "cp1252"}, C_LOCALE]
+
+
+@pytest.mark.parametrize("settings", ENCODINGS)
 def test_characters_that_cannot_be_shown_are_replaced(
     votes: Path, tmp_path: Path, settings: dict[str, str]
 ) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        [*PROGRAM, "describe", str(votes)], env=environment | settings, cwd=tmp_path, capture_output=True, timeout=120
-    )  # fmt: skip
+    place: dict[str, Any] = {"env": environment | settings, "cwd": tmp_path}
+    done = subprocess.run([*PROGRAM, "describe", str(votes)], capture_output=True, timeout=120, **place)
     assert done.returncode == 0, done.stderr
     assert b"Krippendorff" in done.stdout
     assert b"Krippendorff's \xce\xb1" not in done.stdout

@@ -11,24 +11,35 @@ import hmac
 import os
 import re
 import secrets
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pyarrow as pa
 
+from dissensus.errors import warn
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import canonical_rows
 from dissensus.labels.vocabulary import Vocabulary, arrow_indices, quoted
 
 KEY_BYTES = 32
 _PSEUDONYM = re.compile(r"annotator \d+")
+MIN_ID_LENGTH = 4  # of ids that are looked for within longer texts; shorter ones only as whole words
+HIDDEN = "…"  # in place of a text that contains an id
 
 
 def pseudonymise(annotations: Annotations, key: bytes | None = None) -> Annotations:
-    """Replace ids by ``annotator 1``, ``annotator 2``, …; notes that contain an id are dropped."""
-    if annotations.anonymous or is_pseudonymous(annotations):
+    """Replace ids by ``annotator 1``, ``annotator 2``, …, also in notes and names of columns."""
+    if annotations.anonymous:
+        return annotations
+    if is_pseudonymous(annotations):
+        warn(
+            f"the annotators are called annotator 1 to annotator {annotations.n_annotators}; these names stay"
+        )
         return annotations
     key = users_key() if key is None else key
     ids = [str(name) for name in annotations.annotators]
@@ -38,21 +49,62 @@ def pseudonymise(annotations: Annotations, key: bytes | None = None) -> Annotati
     sizes = annotations.n_items, annotations.n_annotators, annotations.n_classes
     item, label = annotations.item.copy(), annotations.label.copy()
     rows = canonical_rows(item, code[annotations.annotator], label, sizes)
-    width = len(str(len(ids)))
-    names = pa.array([f"annotator {n + 1:0{width}d}" for n in range(len(ids))])
+    names = pa.array(pseudonyms(len(ids)))
     table = annotations.annotator_table
     if table is not None:
         table = table.take(arrow_indices(order)).set_column(0, table.column_names[0], names)
-    notes = tuple(note for note in annotations.notes if not any(quoted(name) in note for name in ids))
+    columns, notes = without_ids(annotations.columns_read, annotations.notes, ids)
     return replace(
         annotations, item=rows[0], annotator=rows[1], label=rows[2], annotator_table=table, notes=notes,
-        annotator_vocabulary=Vocabulary(names, "annotator"),
+        columns_read=columns, annotator_vocabulary=Vocabulary(names, "annotator"),
     )  # fmt: skip
 
 
+def pseudonyms(n: int) -> list[str]:
+    """Return ``annotator 1`` to ``annotator n``, with as many digits as the last."""
+    return [f"annotator {number:0{len(str(n))}d}" for number in range(1, n + 1)]
+
+
 def is_pseudonymous(annotations: Annotations) -> bool:
-    """Return True if the annotators have pseudonyms already."""
+    """Return True if the annotators are called ``annotator 1`` to the number of annotators."""
+    return set(map(str, annotations.annotators)) == set(pseudonyms(annotations.n_annotators))
+
+
+def may_be_pseudonyms(annotations: Annotations) -> bool:
+    """Return True if all ids have the form of a pseudonym: labels of some annotators of an anonymous run."""
     return all(_PSEUDONYM.fullmatch(str(name)) for name in annotations.annotators)
+
+
+def contains_id(text: str, ids: Collection[str]) -> bool:
+    """Check whether a text contains an id: a short one as a whole word, a longer one anywhere."""
+    words = set(re.split(r"[\s,;='\"‘’()]+", text)) | set(re.split(r",\s*", text))
+    return any(name in words or (len(name) >= MIN_ID_LENGTH and name in text) for name in ids)
+
+
+def without_ids(
+    columns: Mapping[str, str], notes: Sequence[str], ids: Collection[str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the columns that were read, and the notes, without those that contain ids of annotators.
+
+    In a wide table the annotators are columns, and a note on the columns lists them, perhaps shortened.
+    """
+    hidden = {role for role, column in columns.items() if role == "annotator" and contains_id(column, ids)}
+    lists = [quoted(columns[role]) for role in hidden]
+    kept_notes = (
+        note for note in notes if not contains_id(note, ids) and not any(column in note for column in lists)
+    )
+    return {role: column for role, column in columns.items() if role not in hidden}, tuple(kept_notes)
+
+
+def without_words(command: str, ids: Collection[str]) -> str:
+    """Return a command in which the columns of annotators, and words that contain long ids, are hidden."""
+    words, long = shlex.split(command), [name for name in ids if len(name) >= MIN_ID_LENGTH]
+    shown = []
+    for before, word in pairwise(["", *words]):
+        names_columns = "--annotator-column" in (before, word.partition("=")[0])
+        hidden = contains_id(word, long) or (names_columns and contains_id(word, ids))
+        shown.append(HIDDEN if hidden else shlex.quote(word))
+    return " ".join(shown)
 
 
 def users_key() -> bytes:

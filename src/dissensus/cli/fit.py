@@ -86,14 +86,19 @@ def fit(
     with within_memory(allowed):
         labels = columns.read(file, items=items, annotators=annotators, gold=gold, text_column=text_column)
     labels = opt.attach_features(labels, features)
-    if anonymise:
-        from dissensus.annotators.pseudonyms import pseudonymise
-
-        labels = pseudonymise(labels)
-    question: dict[str, Any] = {"estimate": estimate, "represent": parse_represent(represent)}
-    effort: dict[str, Any] = {"fast": fast, "minutes": minutes, "compare": compare, "n_jobs": jobs}
     origin: dict[str, Any] = {"command": opt.command_line(), "source": str(file)}
     origin["reading"] = columns.settings()
+    if anonymise:
+        from dissensus.annotators.pseudonyms import contains_id, pseudonymise, without_words
+
+        ids = [str(name) for name in labels.annotators]
+        labels = pseudonymise(labels)
+        origin["command"] = without_words(origin["command"], ids)
+        read = origin["reading"].pop("annotator", "")
+        if read and not contains_id(read if isinstance(read, str) else ",".join(read), ids):
+            origin["reading"]["annotator"] = read
+    question: dict[str, Any] = {"estimate": estimate, "represent": parse_represent(represent)}
+    effort: dict[str, Any] = {"fast": fast, "minutes": minutes, "compare": compare, "n_jobs": jobs}
     page = None if no_report else {"title": title or opt.page_title(file), "anonymise": anonymise}
     limits: Any = {"cluster": cluster, "scratch": scratch, "memory": memory, "checkpoint": checkpoint}
     limited: AbstractContextManager[Any] = nullcontext()

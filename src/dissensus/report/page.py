@@ -16,6 +16,7 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,7 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.annotators.plan import collect_findings
+from dissensus.annotators.pseudonyms import without_ids, without_words
 from dissensus.annotators.verdicts import AnnotatorVerdicts
 from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
@@ -116,6 +118,11 @@ def write_report(
         model_grouping = grouping_of(model, annotations)
         findings = collect_findings(model, annotations, verdicts)
         described = description or describe(annotations)
+        if anonymise:
+            ids = [str(name) for name in annotations.annotators]
+            columns, notes = without_ids(described.columns, described.notes, ids)
+            described = replace(described, columns=columns, notes=notes)
+            content["command"] = without_words(command, ids)
         clusters = cluster_content(findings, model_grouping)
         tell("collecting the tables", 0.4)
         order, names = page_order(annotations, anonymise)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.annotators.pseudonyms import is_pseudonymous
+from dissensus.annotators.pseudonyms import is_pseudonymous, may_be_pseudonyms
 from dissensus.annotators.verdicts import ANNOTATORS_FILE, annotator_verdicts, bias_columns, read_verdicts
 from dissensus.engine import current
 from dissensus.errors import DataError
@@ -390,7 +390,7 @@ def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> 
 
 def unseen_labels(path: Path, learned: Annotations, new: Annotations) -> Annotations:
     """Return the labels that the run does not have yet; reject them if the run is anonymous, or has all."""
-    if is_pseudonymous(learned) and not is_pseudonymous(new):
+    if is_pseudonymous(learned) and not may_be_pseudonyms(new):
         raise DataError(
             f"{path}: the run is anonymous, so new labels cannot be matched with its annotators; fit the old "
             "and the new labels together"
