@@ -1,5 +1,6 @@
 """Questions, skipped answers, texts and unusual values."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,25 @@ def test_lone_surrogates(tmp_path: Path) -> None:
     tasks[0]["annotations"] = task(result=[samples.choice("mood", "\ud800")])["annotations"]
     with pytest.raises(DataError, match=r"record 1: .* is not valid text"):
         load_export(written(tmp_path, tasks))
+
+
+DOUBLED = [
+    (samples.mturk_form, '{""label"": ""pos""}', '{""label"": ""pos"", ""label"": ""neg""}', "label"),
+    (samples.zooniverse, '""value"": ""Crow""', '""value"": ""Crow"", ""value"": ""Jackdaw""', "value"),
+    (samples.ground_truth, r"{\"label\": \"pos\"}", r"{\"label\": \"pos\", \"label\": \"neg\"}", "label"),
+    (samples.label_studio_csv, '[""neg"", ""pos""]', '[""neg""], ""choices"": [""pos""]', "choices"),
+    (samples.toloka, '[""neg"",""pos""]', '[{""neg"": true, ""neg"": false}]', "neg"),
+]
+
+
+@pytest.mark.parametrize(("sample", "text", "doubled", "key"), DOUBLED)
+def test_keys_twice_inside_a_cell_are_refused_by_name(
+    sample: Callable[[Path], samples.Sample], text: str, doubled: str, key: str, tmp_path: Path
+) -> None:
+    """The last of two values would win in silence."""
+    made = sample(tmp_path)
+    content = made.path.read_text(encoding="utf-8")
+    assert text in content
+    made.path.write_text(content.replace(text, doubled), encoding="utf-8")
+    with pytest.raises(DataError, match=f"the answer has the key '{key}' twice; rename or remove one"):
+        load_export(made.path, question=made.question if made.asked else None)

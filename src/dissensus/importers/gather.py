@@ -9,7 +9,6 @@ An answer may be a word, a number, a list of words, or an object such as ``{"cho
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from array import array
@@ -25,8 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.errors import DataError, did_you_mean, setting
+from dissensus.labels.vocabulary import quoted
 from dissensus.tables.columns import TEXT_NAMES, listed
-from dissensus.tables.json_lines import too_deep
+from dissensus.tables.json_lines import PLAIN_DECODER, DoubledKeyError, too_deep
 
 Parsed = TypeVar("Parsed")
 Record = Mapping[str, Any]
@@ -101,9 +101,11 @@ def by_question(answer: Any) -> dict[str, list[str]]:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON inside a string."""
+    """Parse JSON inside a string; an object with a key twice raises DoubledKeyError."""
     try:
-        value = json.loads(text)
+        value = PLAIN_DECODER.decode(text)
+    except DoubledKeyError:
+        raise
     except (ValueError, RecursionError):
         raise NotALabelError("is not valid JSON") from None
     if too_deep(text):
@@ -265,6 +267,11 @@ class Gatherer:
         """Call ``parse``; an answer that is not a label raises an error with its location."""
         try:
             return parse(*answer)
+        except DoubledKeyError as error:
+            remedy = "rename or remove one"
+            raise self.error(
+                location, f"the answer has the key {quoted(error.args[0])} twice; {remedy}"
+            ) from None
         except NotALabelError as error:
             remedy = "only questions with class labels can be read"
             raise self.error(location, f"the answer {error}; {remedy}") from None

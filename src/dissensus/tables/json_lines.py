@@ -54,14 +54,14 @@ class _Decimal(float):
         return number
 
 
-class _DoubledKeyError(ValueError):
+class DoubledKeyError(ValueError):
     """A JSON object has a key twice."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> JsonObject:
     record = dict(pairs)
     if len(record) < len(pairs):
-        raise _DoubledKeyError(first_repeat(key for key, _ in pairs))
+        raise DoubledKeyError(first_repeat(key for key, _ in pairs))
     return record
 
 
@@ -128,7 +128,7 @@ class JsonStream:
                 if (at_end or error.msg.startswith("Unterminated string")) and self._more():
                     continue
                 raise self.broken(error.msg.lower()) from None
-            except _DoubledKeyError as error:
+            except DoubledKeyError as error:
                 raise self._doubled(error.args[0]) from None
             except (RecursionError, ValueError):
                 raise self.broken("nested too deeply, or a number too long") from None
