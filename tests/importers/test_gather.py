@@ -1,6 +1,10 @@
 """Questions, skipped answers, texts and unusual values."""
 
+import json
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -100,3 +104,31 @@ def test_keys_twice_inside_a_cell_are_refused_by_name(
     made.path.write_text(content.replace(text, doubled), encoding="utf-8")
     with pytest.raises(DataError, match=f"the answer has the key '{key}' twice; rename or remove one"):
         load_export(made.path, question=made.question if made.asked else None)
+
+
+@pytest.mark.filterwarnings("ignore::dissensus.errors.DissensusWarning")
+@pytest.mark.parametrize("make", samples.SAMPLES, ids=lambda make: make.__name__)
+def test_lone_surrogates_in_any_string(make: Callable[[Path], samples.Sample], tmp_path: Path) -> None:
+    """Half of an emoji after any word of an export is refused or replaced, and a run can be written."""
+    sample = make(tmp_path)
+    files = (
+        [sample.path]
+        if sample.path.is_file()
+        else [path for path in sample.path.rglob("*") if path.is_file()]
+    )
+    for file in files:
+        if file.suffix in (".zip", ".arrow", ".parquet"):
+            continue
+        content = file.read_text(encoding="utf-8")
+        words = sorted(set(re.findall(r'"([^"\\{}\[\],:]{1,40})(?:\\?"|"")', content)))
+        for word, half in product(words, (r"\ud83d", r"\\ud83d")):
+            changed = re.sub(
+                rf'(?<="){re.escape(word)}(?=\\?"|"")', lambda match, half=half: match[0] + half, content
+            )
+            file.write_text(changed, encoding="utf-8")
+            for question in {None, sample.question, f"{sample.question}\ud83d"}:
+                named = {} if question is None else {"question": question}
+                with suppress(DataError):
+                    labels = read_annotations(sample.path, **named, **sample.columns)
+                    json.dumps([labels.columns_read, labels.notes], ensure_ascii=False).encode()
+        file.write_text(content, encoding="utf-8")

@@ -166,6 +166,7 @@ def _read_export(
 ) -> Annotations:
     """Read the labels of one question from a tool's export."""
     from dissensus.importers import load_export
+    from dissensus.importers.gather import valid_text
 
     export = load_export(
         path,
@@ -181,9 +182,9 @@ def _read_export(
         classes=options.classes,
         items=export.items,
         duplicates=options.duplicates,
-        notes=export.notes,
+        notes=tuple(map(valid_text, export.notes)),
     )
-    return replace(labels, columns_read=export.columns)
+    return replace(labels, columns_read={role: valid_text(name) for role, name in export.columns.items()})
 
 
 def _with_warnings(labels: Annotations) -> Annotations:
