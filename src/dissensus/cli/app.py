@@ -54,7 +54,7 @@ OPTION_NAMES = {
 }
 # Settings of ``read_annotations`` that are options of ``import`` alone.
 IMPORT_SETTINGS = (
-    *("duplicates", "layout", "format", "question", "text_column", "separator", "encoding"),
+    *("duplicates", "layout", "format", "question", "text_column", "separator", "encoding", "sheet"),
     *("missing_words", "ignore_case", "keep_rejected"),
 )
 READING_OPTIONS = ("--item-column", "--annotator-column", "--label-column", "--label-type", "--classes")

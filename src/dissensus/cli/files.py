@@ -34,6 +34,7 @@ def import_labels(
         bool, option(None, "Keep answers that were marked as rejected in the tool.", "--keep-rejected")
     ] = False,
     encoding: Annotated[str | None, option("NAME", "Text encoding, if it is not UTF-8.")] = None,
+    sheet: Annotated[str | None, option("NAME", "Sheet of an Excel workbook.")] = None,
     items_to: Annotated[Path | None, option("FILE", "Also write a table of the items.")] = None,
     memory: Annotated[str | None, option("SIZE", "Memory limit for building a store.")] = None,
     safe_csv: opt.SafeCsv = False,
@@ -42,7 +43,7 @@ def import_labels(
     missing = opt.split_list(missing_words)
     more: dict[str, Any] = {"duplicates": duplicates, "format": format, "missing_words": missing}
     table_settings: dict[str, Any] = {"layout": layout, "question": question, "text_column": text_column}
-    table_settings |= {"separator": separator, "encoding": encoding}
+    table_settings |= {"separator": separator, "encoding": encoding, "sheet": sheet}
     table_settings |= {"ignore_case": ignore_case, "keep_rejected": keep_rejected}
     if output.suffix == STORE_SUFFIX:
         from dissensus.large.packing import write_store

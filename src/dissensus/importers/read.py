@@ -42,6 +42,7 @@ def read_annotations(
     text_column: str | None = None,
     separator: str | None = None,
     encoding: str | None = None,
+    sheet: str | None = None,
     missing_words: Sequence[str] | str = (),
     ignore_case: bool = False,
     keep_rejected: bool = False,
@@ -84,6 +85,8 @@ def read_annotations(
         ``label_type="multi"``, all labels of an annotator to an item form a set.
     encoding
         Encoding of a text file that is not UTF-8, such as ``"latin-1"``.
+    sheet
+        Sheet of an Excel workbook; None: the first that has cells.
     missing_words
         Words that mean "no label", such as ``["NA"]`` or ``"NA,null"``.
     ignore_case
@@ -123,7 +126,7 @@ def read_annotations(
     if _is_export(source, format, layout, (annotator, label)):
         labels = _read_export(source, format, options, question, keep_rejected)
     else:
-        table = open_table(source, format, encoding=encoding)
+        table = open_table(source, format, encoding=encoding, sheet=sheet)
         labels = read_any(table, options, label_type, layout, separator)
     if ignore_case:
         labels = merge_case(labels, classes)

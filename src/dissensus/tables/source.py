@@ -103,15 +103,7 @@ def open_source(
     With a ``scratch`` folder, a gzipped file is always decompressed to disk there. Text in an ``encoding``
     other than UTF-8 is converted to UTF-8 in memory.
     """
-    name, path = os.fspath(path), Path(path)
-    with _explaining_os_errors(name, path):
-        if path.is_dir():
-            raise DataError(f"{name}: is a directory; name the file in it")
-        if path.is_file():
-            with path.open("rb") as file:
-                raw = _mapped(file.fileno())
-        else:
-            raw = path.read_bytes()
+    raw, name, path = file_bytes(path), os.fspath(path), Path(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     is_gzipped = bool(suffixes) and suffixes[-1] == ".gz"
     source = Source(name, ("", *suffixes)[-2 if is_gzipped else -1], raw)
@@ -129,8 +121,22 @@ def open_source(
             line = source.raw[: error.start].count(b"\n") + 1
             remedy = f"name another {setting('encoding')}"
             raise DataError(f"{name} line {line}: not {encoding}; {remedy}") from None
+        except UnicodeError:  # of codecs such as "undefined" and "punycode"
+            raise DataError(f"{name}: not {encoding}; name another {setting('encoding')}") from None
     _refuse_other_files(source)
     return source
+
+
+def file_bytes(path: str | os.PathLike[str]) -> Raw:
+    """Return the bytes of a file, which are read when they are used."""
+    name, path = os.fspath(path), Path(path)
+    with _explaining_os_errors(name, path):
+        if path.is_dir():
+            raise DataError(f"{name}: is a directory; name the file in it")
+        if path.is_file():
+            with path.open("rb") as file:
+                return _mapped(file.fileno())
+        return path.read_bytes()
 
 
 def refuse_pipe(file: Path) -> None:

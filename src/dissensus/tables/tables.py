@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dissensus.errors import DataError, bad_choice, require
+from dissensus.errors import DataError, bad_choice, setting
 from dissensus.labels import provided
 from dissensus.labels.vocabulary import numpy_bools, quoted
 from dissensus.tables.columns import refuse_duplicate_names
-from dissensus.tables.source import PARQUET_MAGIC, Source, open_source
+from dissensus.tables.source import PARQUET_MAGIC, Source, file_bytes, open_source
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -37,6 +37,7 @@ _INPUT_SUFFIXES = {
     ".ndjson": "jsonl", ".json": "json",
 }  # fmt: skip
 # First bytes of files that are often given in place of a table.
+WORKBOOK_SUFFIXES = (".xlsx", ".xlsm")
 _OTHER_DOCUMENTS = {
     "a PDF document": (b"%pdf",),
     "an HTML page": (b"<!doctype html", b"<html"),
@@ -48,31 +49,27 @@ _OTHER_DOCUMENTS = {
 
 
 def open_table(
-    source: Any, format: str | None = None, name: str = "the data frame", encoding: str | None = None
+    source: Any,
+    format: str | None = None,
+    name: str = "the data frame",
+    encoding: str | None = None,
+    sheet: str | None = None,
 ) -> Table:
     """Open a table from a path or a data frame.
 
     ``format`` is the format of a file, recognised from its content if None; messages call a frame ``name``;
-    ``encoding`` is that of a text file that is not UTF-8.
+    ``encoding`` is that of a text file that is not UTF-8, and ``sheet`` the one to read of a workbook.
     """
-    if isinstance(source, str | os.PathLike):
-        if os.fspath(source).lower().endswith((".xlsx", ".xls")):
-            return FrameTable(_sheet(os.fspath(source)), os.fspath(source))
+    is_path = isinstance(source, str | os.PathLike)
+    if is_path and os.fspath(source).lower().endswith(WORKBOOK_SUFFIXES):
+        from dissensus.tables.excel import read_workbook
+
+        return open_file(read_workbook(os.fspath(source), file_bytes(source), sheet))
+    if sheet is not None:
+        raise DataError(f"{source if is_path else name}: has no sheets; leave out {setting('sheet')}")
+    if is_path:
         return open_file(open_source(source, encoding=encoding), format)
     return FrameTable(source, name)
-
-
-def _sheet(path: str) -> Any:
-    """Read the first sheet of an Excel file as a pandas frame of strings."""
-    pd = require("pandas", "excel")
-    require("openpyxl", "excel")
-    try:
-        return pd.read_excel(path, dtype=str, keep_default_na=False)
-    except FileNotFoundError:
-        raise DataError(f"{path}: does not exist; check the path") from None
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path}: cannot be read as an Excel file ({reason}); save it as CSV") from None
 
 
 def open_file(source: Source, format: str | None = None) -> StreamedTable:
