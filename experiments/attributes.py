@@ -28,6 +28,7 @@ FOLDS = 10  # a tenth of the annotators is hidden at a time
 EFFECT = 0.6  # in the planted crowds with predictions
 EFFECTS = (0.0, 0.3, 0.6, 1.0)  # standard deviation of the log-odds of a value's answers
 SIZES = ((60, 300, 6, 3), (200, 600, 5, 4), (40, 400, 8, 2))  # annotators, items, labels an item, values
+EVENNESS = 30.0  # of the values, so that each has the ten annotators that it needs
 N_KINDS, ITEM_SPREAD, OWN_SPREAD = 4, 1.2, 0.5  # kinds of items; log-odds of items, and of each annotator
 
 
@@ -47,14 +48,22 @@ class Crowd:
 
 
 def planted(
-    seed: Sequence[int], effect: float, annotators: int, items: int, each: int, values: int, classes: int = 3
+    seed: Sequence[int],
+    effect: float,
+    annotators: int,
+    items: int,
+    each: int,
+    values: int,
+    *,
+    evenness: float = 4.0,
+    classes: int = 3,
 ) -> Crowd:
     """Simulate answers with log-odds item + value of ``region`` by kind of item + annotator by kind of item.
 
-    A second attribute, ``hand``, has no effect.
+    A second attribute, ``hand``, has no effect. The shares of the regions are Dir(``evenness``, …).
     """
     rng = np.random.default_rng(seed)
-    q = rng.dirichlet(np.full(values, 4.0))
+    q = rng.dirichlet(np.full(values, evenness))
     region, kind = rng.choice(values, annotators, p=q), rng.integers(N_KINDS, size=items)
     base = ITEM_SPREAD * rng.normal(size=(items, classes))
     by_region = effect * rng.normal(size=(values, N_KINDS, classes))
@@ -99,7 +108,7 @@ def coverage(effect: float, size: int, n: int) -> Values:
     """Count the intervals that contain the share of a planted attribute, and of one without effect."""
     hits = []
     for number in range(n):
-        crowd = planted((size, int(10 * effect), number), effect, *SIZES[size])
+        crowd = planted((size, int(10 * effect), number), effect, *SIZES[size], evenness=EVENNESS)
         found = annotator_attributes(crowd.labels)
         truth = np.array([crowd.explained, 0.0])
         hits.append([*((found.low <= truth) & (truth <= found.high)), found.low[0] > 0, crowd.explained])
@@ -186,7 +195,8 @@ def gains_part(get: Get, n: int, data: Path) -> Part:
     """Return the section on hidden annotators, and the figures with a target."""
     lines, found, null, alone = [], 0, 0, 0
     for number in range(n):
-        real, random = get(f"gain {number}", planted_gain, number, EFFECT, 20, 1)["gains"]
+        (real,) = get(f"gain {number}, all hidden", planted_gain, number, EFFECT, 20, 0, FOLDS)["gains"]
+        _, random = get(f"gain {number}", planted_gain, number, EFFECT, 20, 1)["gains"]
         (without,) = get(f"gain {number}, no effect", planted_gain, number, 0.0, 20, 0)["gains"]
         found, null, alone = found + gains(real), null + gains(without), alone + gains(random)
         lines.append(line(number + 1, shown(real), shown(random), shown(without)))
@@ -201,8 +211,9 @@ of the others, with `attributes` and without. Gain: in the mean log-probability 
 standard errors over the hidden annotators.
 
 {{}}Planted crowds have 150 annotators, 500 items, 20 labels an item, and two attributes: `region`, whose
-effect has a standard deviation of {EFFECT}, and `hand`. Three tenths of the annotators are hidden, a tenth at
-a time. With 6 labels an item, the attributes gain in {sum(map(gains, weak))} of {len(weak)} crowds.
+effect has a standard deviation of {EFFECT}, and `hand`. In the last two columns, three tenths of the
+annotators are hidden, a tenth at a time. With 6 labels an item, the attributes gain in
+{sum(map(gains, weak))} of {len(weak)} crowds.
 
 """
     text += table(("planted crowd", "gain", "attributes shuffled", "crowd without effect"), lines) + "\n"
@@ -242,9 +253,9 @@ def gains(row: Sequence[float]) -> bool:
     return row[1] > 2 * row[2]
 
 
-def planted_gain(number: int, effect: float, each: int, shuffles: int) -> Values:
+def planted_gain(number: int, effect: float, each: int, shuffles: int, folds: int = 3) -> Values:
     """Score a planted crowd."""
-    return gain(planted((7, number), effect, 150, 500, each, 3).labels, shuffles, folds=3)
+    return gain(planted((7, number), effect, 150, 500, each, 3).labels, shuffles, folds)
 
 
 def real_gain(data: Path, shuffles: int, folds: int) -> Values:

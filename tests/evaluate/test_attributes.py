@@ -67,7 +67,7 @@ def test_values_that_never_meet_explain_nothing_that_is_known() -> None:
 def test_intervals_cover_planted_shares() -> None:
     hits, n = [], usually(12, verify=60)
     for number, effect, size in itertools.product(range(n), (0.0, 0.6), range(2)):
-        crowd = planted((5, size, int(10 * effect), number), effect, *SIZES[size])
+        crowd = planted((5, size, int(10 * effect), number), effect, *SIZES[size], evenness=30.0)
         found = annotator_attributes(crowd.labels)
         assert found.column.tolist() == ["region", "hand"]
         hits.append((found.low <= [crowd.explained, 0]) & ([crowd.explained, 0] <= found.high))

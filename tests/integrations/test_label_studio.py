@@ -1,9 +1,12 @@
 """The Label Studio ML backend over HTTP, and round trips with Hugging Face datasets and Argilla."""
 
 import json
+import socket
 import threading
+import time
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,75 @@ def test_backend_rejects_bad_requests(address: str) -> None:
     assert request(f"{address}/predict", b"{")[1] == {"error": "a request must be JSON"}
     assert request(f"{address}/predict", b"[1]")[0] == 400
     assert request(f"{address}/predict", {"tasks": 3})[0] == 400
+
+
+def raw_status(address: str, *lines: str, body: str = "{}") -> int:
+    """Send a request as it is written and return the status code."""
+    port = int(address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall("\r\n".join([*lines, "", body]).encode())
+        return int(connection.recv(100).split()[1])
+
+
+HOST, JSON_TYPE, LENGTH = "Host: localhost:9090", "Content-Type: application/json", "Content-Length: 2"
+REFUSED = [
+    (["POST /setup HTTP/1.1", HOST, JSON_TYPE, LENGTH], 200),
+    (["POST /setup HTTP/1.1", "Host: [::1]:9090", JSON_TYPE, LENGTH], 200),
+    (["POST /setup HTTP/1.1", "Host: evil.example", JSON_TYPE, LENGTH], 403),
+    (["POST /setup HTTP/1.1", HOST, "Origin: http://evil.example", JSON_TYPE, LENGTH], 403),
+    (["POST /setup HTTP/1.1", HOST, "Content-Type: text/plain", LENGTH], 415),
+    (["POST /setup HTTP/1.1", HOST, LENGTH], 415),
+    (["POST /setup HTTP/1.1", HOST, JSON_TYPE, "Content-Length: \u00b2"], 400),
+    (["POST /setup HTTP/1.1", HOST, JSON_TYPE, "Content-Length: -1"], 400),
+    (["POST /setup HTTP/1.1", HOST, JSON_TYPE, "Content-Length: 99999999999"], 400),
+]
+
+
+@pytest.mark.parametrize(("lines", "status"), REFUSED)
+def test_requests_that_are_not_by_label_studio_are_refused(
+    address: str, lines: list[str], status: int
+) -> None:
+    assert raw_status(address, *lines) == status
+
+
+def test_other_addresses_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match=r"listening on 0\.0\.0\.0 needs a token"):
+        label_studio_server(Backend(MODEL), "0.0.0.0", 0)
+    server = label_studio_server(Backend(MODEL), "0.0.0.0", 0, token="s3cret")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    first = ["POST /setup HTTP/1.1", "Host: labels.example", JSON_TYPE, LENGTH]
+    basic = b64encode(b"anyone:s3cret").decode()
+    headers = {"": 401, "Bearer wrong": 401, "Basic !": 401, "Bearer s3cret": 200, f"Basic {basic}": 200}
+    for value, status in headers.items():
+        assert raw_status(address, *first, f"Authorization: {value}") == status, value
+    assert request(f"{address}/health")[0] == 200
+    server.shutdown()
+    server.server_close()
+
+
+def test_hostile_requests_do_not_stop_the_server(address: str) -> None:
+    """A thousand requests, among them configurations that would be searched in quadratic time."""
+    rng = np.random.default_rng(0)
+    texts = [
+        "<Choices" * 20_000,
+        "<Choices " + "name = " * 20_000,
+        "[" * 50_000,
+        "{" * 1000,
+        "\0" * 1000,
+        '"' * 99,
+    ]
+    slowest = 0.0
+    for number in range(1000):
+        text = texts[number % len(texts)]
+        body = json.dumps({"tasks": [], "label_config": text}) if number % 2 else text
+        cut = int(rng.integers(1, len(body) + 1)) if number % 3 == 0 else len(body)
+        request(f"{address}/{('predict', 'setup', 'webhook', 'none')[number % 4]}", body[:cut].encode())
+        if number % 50 == 0:
+            started = time.monotonic()
+            assert request(f"{address}/health")[0] == 200
+            slowest = max(slowest, time.monotonic() - started)
+    assert slowest < 1
 
 
 def test_main_reports_missing_run_and_busy_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

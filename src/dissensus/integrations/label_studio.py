@@ -4,9 +4,13 @@ Label Studio requests ``/health`` and ``/setup`` once and ``/predict`` for tasks
 the label, the distribution, and as its score the probability that the label is the most common answer; tasks
 sampled by prediction score begin with the least certain. An item is recognised by ``data.item`` (as written
 by ``dissensus export`` and ``dissensus plan``) or by the id of the task. The server stores nothing and
-listens on this machine only, unless ``--host`` names another address::
+listens on this machine only::
 
     python -m dissensus.integrations.label_studio refined --port 9191
+
+Another address needs a token (``--host 0.0.0.0 --token …``), which Label Studio sends as the password of the
+model's basic authentication. Requests by web pages (with ``Origin``), with a foreign ``Host`` or without
+``application/json`` are refused.
 """
 
 from __future__ import annotations
@@ -15,8 +19,12 @@ import argparse
 import json
 import re
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from email.message import Message
+from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,8 +35,11 @@ from dissensus._version import __version__
 from dissensus.errors import DataError, DissensusError
 from dissensus.models.base import Model
 
-MAX_REQUEST_BYTES = 50_000_000
-_CHOICES = re.compile(r"<Choices\b[^>]*>", re.IGNORECASE)
+MAX_REQUEST_BYTES, MAX_CONFIG = 50_000_000, 1_000_000  # bytes of a request, characters of a configuration
+REQUEST_SECONDS = 30  # to send a request
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_CHOICES = re.compile(r"<Choices\b([^<>]{0,5000})>", re.IGNORECASE)  # no tag is searched twice
+_NAMES = re.compile(r"\b(name|toName)\s{0,9}=\s{0,9}[\"']([^\"']*)")
 
 
 @dataclass
@@ -80,19 +91,49 @@ class Backend:
 
     def _read_config(self, config: Any) -> None:
         """Read the names of control and object from ``<Choices name="mood" toName="text">``."""
-        tag = _CHOICES.search(config) if isinstance(config, str) else None
+        tag = _CHOICES.search(config[:MAX_CONFIG]) if isinstance(config, str) else None
         if tag is None:
             return
-        names = dict(re.findall(r"\b(name|toName)\s*=\s*[\"']([^\"']*)", tag[0]))
+        names = dict(_NAMES.findall(tag[1]))
         self.question, self.to_name = names.get("name", self.question), names.get("toName", self.to_name)
 
 
-def label_studio_server(backend: Backend, host: str = "127.0.0.1", port: int = 9090) -> ThreadingHTTPServer:
-    """Create an HTTP server for the backend; port 0 takes a free port."""
+class RefusedError(Exception):
+    """A request that is not from Label Studio: status code and reason."""
+
+
+def check_headers(headers: Message, local: bool, token: str | None) -> None:
+    """Raise an error for a request by a web page, for another host, or without the token."""
+    if headers.get("Origin") is not None:
+        raise RefusedError(403, "requests by web pages are refused")
+    # the host of "localhost:9090" or "[::1]:9090"
+    host = re.sub(r":\d+$", "", headers.get("Host", "")).strip("[]").lower()
+    if local and host not in LOOPBACK:
+        raise RefusedError(403, f"the host {host[:100]!r} is not this machine")
+    kind, _, secret = headers.get("Authorization", "").partition(" ")
+    if kind.lower() == "basic":
+        with suppress(ValueError):
+            secret = b64decode(secret, validate=True).decode().partition(":")[2]
+    if token is not None and not compare_digest(secret.strip().encode(), token.encode()):
+        raise RefusedError(401, "the token is missing or wrong")
+
+
+def label_studio_server(
+    backend: Backend, host: str = "127.0.0.1", port: int = 9090, token: str | None = None
+) -> ThreadingHTTPServer:
+    """Create an HTTP server for the backend; port 0 takes a free port.
+
+    A host other than this machine needs a ``token``.
+    """
+    local = host in LOOPBACK
+    if not (local or token):
+        raise DataError(f"listening on {host} needs a token, which every request must have; give one")
     answers: dict[str, Callable[[Any], Any]] = {"/predict": backend.predict, "/setup": backend.setup}
     answers["/webhook"] = lambda _: {"status": "OK"}
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_SECONDS
+
         def do_GET(self) -> None:
             if self.path.rstrip("/") in ("", "/health"):
                 self._answer(200, backend.health())
@@ -106,7 +147,10 @@ def label_studio_server(backend: Backend, host: str = "127.0.0.1", port: int = 9
                 return
             size = self.headers.get("Content-Length", "0")
             try:
-                if not size.isdigit() or int(size) > MAX_REQUEST_BYTES:
+                check_headers(self.headers, local, token)
+                if self.headers.get_content_type() != "application/json":
+                    raise RefusedError(415, "a request must be application/json")
+                if not re.fullmatch("[0-9]{1,12}", size) or int(size) > MAX_REQUEST_BYTES:
                     raise DataError(f"a request has at most {MAX_REQUEST_BYTES:,} bytes")
                 try:
                     request = json.loads(self.rfile.read(int(size)) or b"{}")
@@ -117,6 +161,9 @@ def label_studio_server(backend: Backend, host: str = "127.0.0.1", port: int = 9
                 self._answer(200, answer(request))
             except DataError as error:
                 self._answer(400, {"error": str(error)})
+            except RefusedError as error:
+                self.close_connection = True  # the body is not read
+                self._answer(error.args[0], {"error": error.args[1]})
 
         def _answer(self, code: int, content: Mapping[str, Any]) -> None:
             body = json.dumps(content).encode()
@@ -139,12 +186,13 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="directory of a run, or its model.safetensors")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=9090, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--token", help="password that requests must have; needed with another --host")
     arguments = parser.parse_args()
     from dissensus.workflow.runs import load_run
 
     try:
         backend = Backend(load_run(arguments.run).model)
-        server = label_studio_server(backend, arguments.host, arguments.port)
+        server = label_studio_server(backend, arguments.host, arguments.port, arguments.token)
     except DissensusError as error:
         sys.exit(f"dissensus: {error}")
     except OSError as error:
