@@ -58,7 +58,8 @@ def test_versions_with_known_faults_are_left_out() -> None:
 
 
 def test_a_release_is_built_from_hashes_and_actions_are_pinned() -> None:
-    lines = [line for line in (ROOT / "release.lock").read_text().splitlines() if not line.startswith("#")]
+    texts = [(ROOT / name).read_text() for name in ("release.lock", "run.lock")]
+    lines = [line for text in texts for line in text.splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
     known = dict(line.split("==") for line in constraints if "==" in line)
@@ -73,3 +74,17 @@ def test_a_release_is_built_from_hashes_and_actions_are_pinned() -> None:
     assert used
     assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", name) for name in used)
     assert any("--require-hashes -r release.lock" in text for text in workflows)
+
+
+def test_nothing_without_a_hash_runs_before_the_files_of_a_release_are_uploaded() -> None:
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    build = release[release.index("  build:") : release.index("  try:")]
+    installs = [line for line in build.splitlines() if "pip" in line and "install" in line]
+    assert installs
+    assert all("--require-hashes" in line for line in installs)
+    needed = re.search(r"  publish:\n    needs: \[(.*)\]", release)
+    assert needed
+    assert {"build", "try", "audit"} <= set(needed[1].split(", "))
+    wanted = {re.split(r"[<>=;\[ ]", text)[0] for text in PROJECT["project"]["dependencies"]}
+    locked = {line.split("==")[0].lower() for line in (ROOT / "run.lock").read_text().splitlines()}
+    assert wanted <= locked

@@ -1,11 +1,14 @@
 """Fits on a Dask cluster: identical bits, and labels that are not sent."""
 
+import itertools
 import logging
 import pickle
 import re
 import shutil
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,6 +28,25 @@ from tests.helpers.tls import certificates
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
 QUIET: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+
+
+def test_a_local_cluster_shows_nothing_over_plain_http() -> None:
+    """Every port of its processes is TLS, or answers 404."""
+    psutil = pytest.importorskip("psutil")
+    with dask._local(1):
+        this = psutil.Process()
+        connections = [part.net_connections() for part in (this, *this.children(recursive=True))]
+        ports = {one.laddr.port for many in connections for one in many if one.status == "LISTEN"}
+        assert len(ports) >= 3
+        for port, path in itertools.product(ports, ("", "health", "metrics", "info/main/workers.html")):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+                    pytest.fail(f"{path}: {answer.read()[:200]!r}")
+            except urllib.error.HTTPError as error:
+                with error:
+                    assert error.code == 404
+            except OSError:
+                pass
 
 
 # ---- identical bits -----------------------------------------------------------------------------------

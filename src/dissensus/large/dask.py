@@ -72,12 +72,14 @@ def _local(n_workers: int) -> Iterator[Any]:
         "distributed.scheduler.allowed-failures": MAX_WORKER_DEATHS,
         # a step runs where its layout is; moving the layout costs more than the step
         "distributed.scheduler.work-stealing": False,
-        # profiling for the dashboard, which is not used here
+        # no dashboard, and no pages over plain HTTP about workers and logs: the ports answer 404
         "distributed.worker.profile.enabled": False,
+        **{f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker", "nanny")},
         "distributed.admin.tick.interval": "500ms",
     }
     # memory is checked before the fit
-    processes = {"n_workers": n_workers, "threads_per_worker": 1, "processes": True, "memory_limit": 0}
+    processes: dict[str, Any] = {"n_workers": n_workers, "threads_per_worker": 1, "processes": True}
+    processes |= {"memory_limit": 0, "scheduler_kwargs": {"dashboard": False}}
     # without a dashboard address, Dask would open a fixed port on all networks
     network = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tls://"}
     network["security"] = distributed.Security.temporary()
