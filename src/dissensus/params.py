@@ -53,6 +53,9 @@ def integer(low: int) -> Rule:
     return Rule(words, lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v) >= low)
 
 
+LARGEST = 1e100  # of a parameter: sums and products of a few stay finite
+
+
 def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> Rule:
     """Require a finite number between two bounds (the lower one excluded if ``open_low``)."""
     sign = ">" if open_low else ">="
@@ -61,7 +64,7 @@ def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> R
     def holds(v: Any) -> bool:
         if not isinstance(v, Real) or isinstance(v, bool) or not math.isfinite(v):
             return False
-        return (float(v) > low if open_low else float(v) >= low) and float(v) <= high
+        return (float(v) > low if open_low else float(v) >= low) and float(v) <= min(high, LARGEST)
 
     return Rule(words, holds)
 

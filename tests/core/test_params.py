@@ -90,7 +90,7 @@ class Plain(Root):
     [
         (integer(1), [1, 7, np.int64(3), np.uint8(1)], [0, -1, 1.0, True, "1", None, float("nan")]),
         (SEED[0], [0, 2**40], [-1, None, False]),
-        (real(0.0), [0, 0.0, 3, np.float32(0.5), 1e300], [-1e-300, True, "0", None, np.inf, np.nan]),
+        (real(0.0), [0, 0.0, 3, np.float32(0.5), 1e99], [-1e-300, True, "0", None, np.inf, np.nan]),
         (real(0.0, open_low=True), [1e-300, 2], [0, 0.0, -1, float("inf")]),
         (real(0.0, 1.0), [0, 1, 0.5], [1.0001, -0.1]),
         (choice("soft", "hard"), ["soft", "hard"], ["Soft", None, 0]),

@@ -1,13 +1,16 @@
 """Exports that are tables: Mechanical Turk, Appen, Toloka, Label Studio CSV."""
 
 import csv
+import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import tests.helpers.export_samples as samples
 from dissensus.errors import DataError
 from dissensus.importers import load_export
+from dissensus.importers.flat import LATER_QUESTIONS
 from tests.helpers.export_samples import item_texts, triples, written
 from tests.helpers.reading import write_file
 
@@ -82,3 +85,17 @@ def test_long_documents_fit_in_a_cell(tmp_path: Path) -> None:
     before = csv.field_size_limit()
     assert item_texts(load_export(file)) == {"H": long}
     assert csv.field_size_limit() == before
+
+
+def test_later_questions_are_not_called_empty_answers(tmp_path: Path) -> None:
+    """Questions are found in the first thousand records; answers to others after them are counted as such."""
+    header = "HITId,WorkerId,AssignmentStatus,Answer.mood,Answer.topic\n"
+    rows = [f"H{n},A{n % 7},Approved,{'neg' if n % 2 else 'pos'},\n" for n in range(1000)]
+    file = tmp_path / "batch.csv"
+    file.write_text(header + "".join(rows) + "H1,B1,Approved,,sport\nH2,B1,Approved,,\n")
+    imported = load_export(file)
+    assert imported.skipped == {LATER_QUESTIONS: 1, "empty answers": 1}
+    forms = [json.dumps([{"mood": {"label": "neg"}}])] * 1000 + ['[{"topic": {"label": "sport"}}]', "[{}]"]
+    table = pd.DataFrame({"HITId": range(1002), "WorkerId": "A", "AssignmentStatus": "Approved"})
+    table.assign(**{"Answer.taskAnswers": forms}).to_csv(file, index=False)
+    assert load_export(file).skipped == {LATER_QUESTIONS: 1, "empty answers": 1}

@@ -7,10 +7,9 @@ import re
 import shutil
 import socket
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,11 @@ def test_a_local_cluster_shows_nothing_over_plain_http() -> None:
         ports = {one.laddr.port for many in connections for one in many if one.status == "LISTEN"}
         assert len(ports) >= 3
         for port, path in itertools.product(ports, ("", "health", "metrics", "info/main/workers.html")):
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
-                    pytest.fail(f"{path}: {answer.read()[:200]!r}")
-            except urllib.error.HTTPError as error:
-                with error:
-                    assert error.code == 404
-            except OSError:
-                pass
+            with (
+                suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer,
+            ):
+                pytest.fail(f"{path}: {answer.read()[:200]!r}")
 
 
 # ---- identical bits -----------------------------------------------------------------------------------

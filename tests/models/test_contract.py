@@ -450,7 +450,7 @@ def test_every_setting_is_declared(name: str) -> None:
     ],
 )
 def test_an_invalid_setting_is_rejected(name: str, setting: str) -> None:
-    bad: Any = ["not", "a setting"]
+    bad: Any = {"not": "a setting"} if setting == "attributes" else ["not", "a setting"]
     title = class_of(name).__name__
     line = rf"The '{setting}' parameter of {title} must be [^\n]+\. Got {re.escape(repr(bad))} instead\."
     with pytest.raises(ParameterError, match=rf"\A{line}\Z"):

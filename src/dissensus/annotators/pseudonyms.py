@@ -15,7 +15,6 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from tempfile import NamedTemporaryFile
 
 import numpy as np
@@ -97,14 +96,10 @@ def without_ids(
 
 
 def without_words(command: str, ids: Collection[str]) -> str:
-    """Return a command in which the columns of annotators, and words that contain long ids, are hidden."""
-    words, long = shlex.split(command), [name for name in ids if len(name) >= MIN_ID_LENGTH]
-    shown = []
-    for before, word in pairwise(["", *words]):
-        names_columns = "--annotator-column" in (before, word.partition("=")[0])
-        hidden = contains_id(word, long) or (names_columns and contains_id(word, ids))
-        shown.append(HIDDEN if hidden else shlex.quote(word))
-    return " ".join(shown)
+    """Return a command in which words that contain ids are hidden, apart from short numbers."""
+    names = [name for name in ids if len(name) >= MIN_ID_LENGTH or not name.isdecimal()]
+    words = shlex.split(command)
+    return " ".join(HIDDEN if contains_id(word, names) else shlex.quote(word) for word in words)
 
 
 def users_key() -> bytes:

@@ -86,7 +86,7 @@ def fit(
     with within_memory(allowed):
         labels = columns.read(file, items=items, annotators=annotators, gold=gold, text_column=text_column)
     labels = opt.attach_features(labels, features)
-    origin: dict[str, Any] = {"command": opt.command_line(), "source": str(file)}
+    origin: dict[str, Any] = {"command": opt.command_line(), "source": opt.shown_path(file)}
     origin["reading"] = columns.settings()
     if anonymise:
         from dissensus.annotators.pseudonyms import contains_id, pseudonymise, without_words
@@ -249,7 +249,7 @@ def update(
     from dissensus.workflow.runs import reading_of, update_run
 
     new = columns.read(file, like=reading_of(path), **({} if items is None else {"items": items}))
-    origin = {"command": opt.command_line(), "source": str(file)}
+    origin = {"command": opt.command_line(), "source": opt.shown_path(file)}
     with last_result():
         summary = update_run(
             path, new, output, **origin, page=None if no_report else {"title": opt.page_title(file)}

@@ -209,8 +209,24 @@ Anonymise = Annotated[bool, option(None, "Replace annotator ids with numbers in 
 
 
 def command_line() -> str:
-    """Return the running command as it could be typed again."""
-    return shlex.join(["dissensus", *typed.get()])
+    """Return the running command as it could be typed again, with :func:`shown_path`."""
+    return shlex.join(["dissensus", *map(shown_path, typed.get())])
+
+
+def shown_path(path: Path | str) -> str:
+    """Return a path for the files of a run, which others may read: without folders above the current one.
+
+    An absolute path is shortened to its last two parts if it is not below the current folder.
+    """
+    text = str(path)
+    if not Path(text).is_absolute():
+        return text
+    here = Path.cwd()
+    return (
+        str(Path(text).relative_to(here))
+        if Path(text).is_relative_to(here)
+        else "/".join(["…", *Path(text).parts[-2:]])
+    )
 
 
 def stem(file: Path) -> str:

@@ -62,7 +62,7 @@ def recover(
         recovery = measure(labels, models, numbers, **settings)
     summary: dict[str, Any] = {}
     if output is not None:
-        origin = {"command": opt.command_line(), "source": str(file)}
+        origin = {"command": opt.command_line(), "source": opt.shown_path(file)}
         with last_result():
             summary = write_recovery(recovery, output, force, **origin)
     if as_json:

@@ -68,7 +68,7 @@ def select(
     labels = opt.attach_features(columns.read(file, items=items), features)
     dev_labels = None if dev is None else opt.attach_features(columns.read(dev, items=items), features)
     settings: dict[str, Any] = {"criterion": criterion, "test_size": test_size, "repeats": repeats}
-    origin: dict[str, Any] = {"command": opt.command_line(), "source": str(file)}
+    origin: dict[str, Any] = {"command": opt.command_line(), "source": opt.shown_path(file)}
     more: dict[str, Any] = {"dev": dev_labels, "directory": directory, "n_jobs": jobs, "seed": seed}
     resume = f"finished trials are saved in {directory}; run the same command to resume"
     page = None if no_report else {"title": opt.page_title(file)}

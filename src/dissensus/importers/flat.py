@@ -68,6 +68,8 @@ class Flat:
         texts = [name for name in (fields if self.inputs else names) if name.startswith(self.inputs)]
         if not self.inputs:
             texts.remove(question)
+        blank = {name for name in names if not any(_as_text(record.get(name)).strip() for _, record in first)}
+        unread = blank | {_FORM_COLUMN} if self.answers else blank
         for location, record in chain(first, iterator):
             inputs = {name.removeprefix(self.inputs): record[name] for name in texts if name in record}
             item = gather.item(location, record.get(item_field), inputs, self.inputs)
@@ -76,7 +78,17 @@ class Flat:
                 gather.skip(reason)
                 continue
             labels = gather.parsed(location, questions[question], record)
+            if not labels and self._has_other_answer(record, unread):
+                gather.skip(LATER_QUESTIONS)
+                continue
             gather.label(location, item, person(record.get(self.annotator)), labels)
+
+    def _has_other_answer(self, record: Record, unread: set[str]) -> bool:
+        """Return True if a question is answered that no record of the sample answers."""
+        filled = [name for name in record if name in unread and _as_text(record[name]).strip()]
+        if _FORM_COLUMN in filled:
+            return any(_form(record).values())
+        return bool(filled)
 
     def _item_field(self, fields: Sequence[str], gather: Gatherer) -> str:
         """Return the field that identifies items: the named one (with or without prefix), or the usual."""
@@ -118,6 +130,7 @@ def _filled_columns(first: Sequence[LocatedRecord], columns: Sequence[str]) -> l
 # ---- finding the column of answers by its values ------------------------------------------------------
 
 RECORDS_SAMPLED = 1000  # to find the questions
+LATER_QUESTIONS = f"answers to questions that the first {RECORDS_SAMPLED:,} records do not have"
 _MAX_ANSWERS = 50  # distinct values; a column with more is taken for free text
 _MIN_REMARK_WORDS = 3  # on average
 

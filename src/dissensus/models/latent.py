@@ -43,6 +43,7 @@ from dissensus.models.sampled import (
     MAX_SHARE_NUMBERS,
     SWEEPS_PER_DRAW,
     SampledMixin,
+    check_finite,
     check_learned_rows,
     check_shapes,
     item_batches,
@@ -623,6 +624,7 @@ class LatentPositions(SampledMixin, Model):
         shapes |= {"a_draws_": (D, len(self.annotator_vocabulary_), b), "annotator_weights_": (N,)}
         shapes |= {"crowd_draws_": (D, crowd, b)} if crowd else {}
         check_shapes(self, shapes)
+        check_finite(self, "share_draws_", *shapes)
         for state in self.last_states_:
             check_shapes(state, {"x": (M, d), "a": (N, b), "W": weights, "s2": (1 + d,), "t2": (1 + b,)})
         check_learned_rows(self)

@@ -157,6 +157,13 @@ def check_shapes(record: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
             raise ValueError(f"{name} of shape {np.shape(getattr(record, name))}, not {shape}")
 
 
+def check_finite(record: Any, *names: str) -> None:
+    """Raise ValueError if an array of a record has a number that is infinite or NaN."""
+    for name in names:
+        if not np.isfinite(getattr(record, name)).all():
+            raise ValueError(f"{name} has numbers that are not finite")
+
+
 def check_codes(name: str, codes: NDArray[Any], n: int) -> None:
     """Raise ValueError unless all codes are integers from 0 to n − 1."""
     if codes.dtype.kind != "i" or (codes.size and not 0 <= codes.min() <= codes.max() < n):

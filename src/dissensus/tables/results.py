@@ -50,6 +50,7 @@ P_TOP, EFFECTIVE_LABELS = "p_top", "effective_labels"
 SUMMARY = "summary.json"
 SIGNATURE = {"made_by": "dissensus"}
 DIGESTS = "sha256"  # key of the summary: digest by file name
+CHECKSUM = "checksum"  # key of the summary: digest of its other entries
 _JSON_TYPES = frozenset({int, str, bool, type(None)})  # need no conversion
 SIGNIFICANT_DIGITS = 6  # of numbers in CSV files
 _FORMULA_START = r"^([=+\-@\t\r])"  # a spreadsheet computes text that begins like this
@@ -128,9 +129,21 @@ def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``summary.json`` about the files in the folder, and return its content."""
     digests = {name: file_digest(folder / name) for name in _files(folder) if name != SUMMARY}
     facts = {"files": sorted({*digests, SUMMARY}), DIGESTS: digests, "versions": versions()}
-    summary: dict[str, Any] = json_safe(SIGNATURE | dict(content) | facts)
-    write_json(summary, folder / SUMMARY)
-    return summary
+    return write_sealed(SIGNATURE | dict(content) | facts, folder / SUMMARY)
+
+
+def write_sealed(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Write JSON with its own checksum, and return it."""
+    safe: dict[str, Any] = json_safe(dict(content))
+    safe[CHECKSUM] = content_checksum(safe)
+    write_json(safe, path)
+    return safe
+
+
+def content_checksum(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a summary without its checksum."""
+    rest = {name: value for name, value in content.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def file_digest(file: Path) -> str:
@@ -152,6 +165,9 @@ def read_summary(directory: Path) -> dict[str, Any]:
         if not summary:
             remedy = "name one, or a *.safetensors file"
             raise DataError(f"{directory}: is not a directory that dissensus wrote; {remedy}")
+        if summary.get("state") != "unfinished" and summary.get(CHECKSUM) != content_checksum(summary):
+            remedy = "run the command that made it again"
+            raise DataError(f"{directory}: {SUMMARY} was changed after it was written; {remedy}")
         digests = summary.get(DIGESTS)
         if summary.get("state") == "unfinished" or not isinstance(digests, dict):
             raise DataError(f"{directory}: holds no finished result; run the command that made it again")
@@ -172,7 +188,7 @@ def replacing_file(directory: Path, name: str) -> Iterator[Path]:
     with atomic_directory(directory) as folder:
         yield folder / name
         digests = summary[DIGESTS] | {name: file_digest(folder / name)}
-        write_json(summary | {"files": sorted({*digests, SUMMARY}), DIGESTS: digests}, folder / SUMMARY)
+        write_sealed(summary | {"files": sorted({*digests, SUMMARY}), DIGESTS: digests}, folder / SUMMARY)
 
 
 def versions() -> dict[str, str]:

@@ -43,6 +43,7 @@ from dissensus.models.sampled import (
     SWEEPS_PER_DRAW,
     SampledMixin,
     check_codes,
+    check_finite,
     check_learned_rows,
     check_shapes,
     item_batches,
@@ -585,6 +586,8 @@ class HPGM(SampledMixin, Model):
         J, V = len(self.attribute_values_), sum(len(each.values) for each in self.attribute_values_)
         draws |= {"omega": (T, L), "eta": (T, 1 + J), "values": (T, V, L), "z": (T, N), "numbers": (T, 4)}
         check_shapes(self.draws_, draws | {"beliefs": (T, len(self.item_vocabulary_), K)})
+        check_finite(self.draws_, "beliefs", *draws)
+        check_finite(self, "share_draws_", "annotator_weights_")
         check_codes("draws_.z", self.draws_.z, L)
         for state in self.last_states_:
             K, L, _ = state.theta.shape
