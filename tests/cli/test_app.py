@@ -1,5 +1,6 @@
 """Help, messages, errors and exit codes, which all commands share."""
 
+import importlib
 import json
 import re
 import shlex
@@ -139,6 +140,8 @@ def test_notes_and_control_characters() -> None:
 
 
 def test_internal_error_names_the_debug_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    importlib.import_module("dissensus.report.page")  # else it would keep the broken function
+    importlib.import_module("dissensus.workflow.runs")
     monkeypatch.setattr("dissensus.labels.description.describe", lambda _: 1 / 0)
     votes = write_votes(Path("votes.csv"), "i,a,x\n")
     line = failure("describe", votes, code=1)
