@@ -39,7 +39,7 @@ MAX_REQUEST_BYTES, MAX_CONFIG = 50_000_000, 1_000_000  # bytes of a request, cha
 REQUEST_SECONDS = 30  # to send a request
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _CHOICES = re.compile(r"<Choices\b([^<>]{0,5000})>", re.IGNORECASE)  # no tag is searched twice
-_NAMES = re.compile(r"\b(name|toName)\s{0,9}=\s{0,9}[\"']([^\"']*)")
+_CONTROL_NAMES = re.compile(r"\b(name|toName)\s{0,9}=\s{0,9}[\"']([^\"']*)")
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Backend:
         tag = _CHOICES.search(config[:MAX_CONFIG]) if isinstance(config, str) else None
         if tag is None:
             return
-        names = dict(_NAMES.findall(tag[1]))
+        names = dict(_CONTROL_NAMES.findall(tag[1]))
         self.question, self.to_name = names.get("name", self.question), names.get("toName", self.to_name)
 
 
