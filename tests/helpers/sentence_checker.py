@@ -565,18 +565,28 @@ class Checker:
         assert name == about["column"]
         value = [str(entry) for entry in self.columns[name].to_pylist()]
         size = Counter(value)
-        contrast, agreed = defaultdict[tuple[str, str], list[float]](list), list[float]()
+        sums = {kind: defaultdict[tuple[str, str], list[float]](list) for kind in ("contrast", "differ")}
         for answers in self.answers.values():
+            terms = {kind: defaultdict[tuple[str, str], list[float]](list) for kind in sums}
             for i, j in permutations(answers, 2):
                 together = float(answers[i] @ answers[j])
-                agreed.append(together)
+                terms["differ"][value[i], value[j]].append(1 - together)
                 for k in answers if value[i] == value[j] else ():
                     if value[k] != value[i]:
-                        contrast[value[i], value[k]].append(together - float(answers[i] @ answers[k]))
-        weight = {pair: size[pair[0]] * size[pair[1]] for pair in contrast}
-        mean = sum(w * float(np.mean(contrast[pair])) for pair, w in weight.items()) / sum(weight.values())
+                        apart = float(answers[i] @ answers[k])
+                        terms["contrast"][value[i], value[k]].append(together - apart)
+            for kind, by_pair in terms.items():
+                for pair, numbers in by_pair.items():
+                    sums[kind][pair].append(float(np.mean(numbers)))
+
+        def mean(kind: str) -> float:
+            """Return the mean over pairs of values, weighted by the annotators, of the mean over items."""
+            weight = {pair: size[pair[0]] * size[pair[1]] for pair in sums[kind]}
+            total = sum(w * float(np.mean(sums[kind][pair])) for pair, w in weight.items())
+            return total / sum(weight.values())
+
         same = sum((n / len(value)) ** 2 for n in size.values())
-        explained = 100 * (1 - same) * mean / (1 - float(np.mean(agreed)))
+        explained = 100 * (1 - same) * mean("contrast") / mean("differ")
         shown = [int(text.replace("−", "-")) for text in (low, share, high)]
         assert abs(shown[1] - explained) <= 0.5 + 1e-9
         assert shown[0] <= shown[1] <= shown[2]

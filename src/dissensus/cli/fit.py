@@ -89,11 +89,13 @@ def fit(
     origin: dict[str, Any] = {"command": opt.command_line(), "source": opt.shown_path(file)}
     origin["reading"] = columns.settings()
     if anonymise:
-        from dissensus.annotators.pseudonyms import contains_id, pseudonymise, without_words
+        from dissensus.annotators.pseudonyms import HIDDEN, contains_id, pseudonymise, without_words
 
         ids = [str(name) for name in labels.annotators]
         labels = pseudonymise(labels)
         origin["command"] = without_words(origin["command"], ids)
+        if contains_id(str(file), ids):
+            origin["source"], title = HIDDEN, title or HIDDEN
         read = origin["reading"].pop("annotator", "")
         if read and not contains_id(read if isinstance(read, str) else ",".join(read), ids):
             origin["reading"]["annotator"] = read

@@ -219,6 +219,9 @@ def shown_path(path: Path | str) -> str:
     An absolute path is shortened to its last two parts if it is not below the current folder.
     """
     text = str(path)
+    if text.startswith("--") and "=" in text:
+        option, _, value = text.partition("=")
+        return f"{option}={shown_path(value)}"
     if not Path(text).is_absolute():
         return text
     here = Path.cwd()

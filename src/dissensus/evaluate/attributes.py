@@ -1,18 +1,19 @@
 """Shares of the disagreement about items that attributes of the annotators explain, from raw labels alone.
 
-Annotators i and j have the same value v of
-the attribute, annotator k the value v′, and all three labelled item m. The mean over such triples of
+Annotators i and j have the same value v of the attribute, annotator k the value v′, and all three labelled
+item m. The mean over such triples, and then over items, of
 
     [i and j agree] − [i and k agree]
 
-is C_vv′. With q_v the share of annotators with value v,
+is C_vv′. With q_v the share of annotators with value v, and D_vv′ the probability that annotators with these
+values disagree about an item (their mean over pairs, and then over items),
 
     S = Σ_vv′ q_v q_v′ C_vv′ = mean over items of Σ_c Var_v P(answer c | value v),
-    explained = S / (1 − A),                        A: probability that two annotators agree on an item.
+    explained = S / Σ_vv′ q_v q_v′ D_vv′.
 
-S has no bias: it is negative about as often as positive if the attribute has no effect. Intervals are those
-of a jackknife over annotators and over items (Cameron, Gelbach and Miller 2011): V = V_annotators + V_items −
-V_labels.
+All items count alike. S has no bias if the items with such triples are like the others: it is negative about
+as often as positive if the attribute has no effect. Intervals are those of a jackknife over annotators and
+over items (Cameron, Gelbach and Miller 2011): V = V_annotators + V_items − V_labels.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from dissensus.labels.attributes import attribute_codes, attributes_of
 from dissensus.labels.display import TableResult
 from dissensus.numerics import Array, Indices
 
-TRIPLES_PER_CHUNK = 1 << 24  # array elements of triples in a chunk of labels
+CELLS_PER_CHUNK = 1 << 22  # pairs of values of the labels in a chunk
+MAX_CELLS = 20_000_000  # pairs of values, and answers by value, of the items examined
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +45,7 @@ class AttributeEffects(TableResult):
     column
         Name of each attribute: a column of the annotator table.
     n_values
-        Number of its values that at least ten annotators have.
+        Number of its values that at least ten annotators have, or of ranges of a number.
     n_annotators
         Number of annotators with one of these values.
     explained
@@ -110,8 +112,15 @@ def annotator_attributes(
 def explained_share(
     votes: Votes, value: NDArray[np.intp], n_values: int, interval: float
 ) -> tuple[float, float, float]:
-    """Return the share of the disagreement that ``value`` (annotators,) explains, with its interval."""
+    """Return the share of the disagreement that ``value`` (annotators,) explains, with its interval.
+
+    Of very many labels, a random part of the items is examined.
+    """
     rows = np.flatnonzero(value[votes.annotator] >= 0)
+    n_items = MAX_CELLS // (n_values * max(n_values, votes.sizes[2]) or 1)
+    if n_items < votes.sizes[0]:
+        chosen = np.random.default_rng(0).permutation(votes.sizes[0]) < n_items
+        rows = rows[chosen[votes.item[rows]]]
     if n_values < 2 or not len(rows):
         return np.nan, np.nan, np.nan
     item, annotator = (
@@ -119,8 +128,8 @@ def explained_share(
     )
     triples = Triples.of(item, votes.answer[rows].toarray(), value[votes.annotator[rows]], n_values)
     q = np.bincount(value[value >= 0], minlength=n_values) / (value >= 0).sum()
-    total = triples.sums.sum(axis=0)
-    by_item, by_annotator = total - triples.sums, np.tile(total, (int(annotator.max()) + 1, 1))
+    total = triples.means.sum(axis=0)
+    by_item, by_annotator = total - triples.means, np.tile(total, (int(annotator.max()) + 1, 1))
     without_label = []
     for labels, dropped in triples.without_each_label():
         without_label.append(share_of(total - dropped, q))
@@ -131,27 +140,33 @@ def explained_share(
     error = np.sqrt(variance[1] + max(variance[0] - variance[2], 0.0))
     share = float(share_of(total, q))
     reach = stdtrit(len(by_annotator) - 1, (1 + interval) / 2) * error
-    return share, share - reach, share + reach
+    return (share, share - reach, share + reach) if np.isfinite(reach) else (np.nan, np.nan, np.nan)
 
 
 def share_of(sums: Array, q: Array) -> Array:
-    """Return S / (1 − A) from sums over items (…, 2 V² + 2) of :class:`Triples`; NaN without triples."""
-    V = len(q)
-    difference, triples = (sums[..., i * V * V : (i + 1) * V * V] for i in range(2))
-    weights = np.outer(q, q).ravel() * (triples > 0.5)
-    C = np.divide(difference, triples, out=np.zeros(difference.shape), where=triples > 0.5)
-    # S = Σ q_v q_v′ C_vv′, where Σ_{v ≠ v′} q_v q_v′ = 1 − Σ q²; pairs of values without triples are left out
+    """Return S / Σ q_v q_v′ D_vv′ from sums (…, 4 V²) of :class:`Triples`; NaN without triples."""
+    contrast, n_contrast, disagreement, n_disagreement = np.split(sums, 4, axis=-1)
+    qq = np.outer(q, q)
+
+    def mean(total: Array, n: Array, weights: Array) -> Array:
+        """Return Σ w C / Σ w over the pairs of values that meet."""
+        weights = weights.ravel() * (n > 0.5)
+        each = np.divide(total, n, out=np.zeros(total.shape), where=n > 0.5)
+        return np.asarray((weights * each).sum(axis=-1) / weights.sum(axis=-1))
+
     with np.errstate(invalid="ignore", divide="ignore"):
-        S = (1 - (q**2).sum()) * (weights * C).sum(axis=-1) / weights.sum(axis=-1)
-        return np.asarray(S / (1 - sums[..., -2] / sums[..., -1]))
+        # Σ_{v ≠ v′} q_v q_v′ = 1 − Σ q²; pairs of values that do not meet are left out
+        S = (1 - (q**2).sum()) * mean(contrast, n_contrast, qq * ~np.eye(len(q), dtype=bool))
+        return np.asarray(S / mean(disagreement, n_disagreement, qq))
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Sums over triples of annotators of an item: i and j with the same value, k with another.
+    """Means over triples of annotators of an item: i and j with the same value, k with another.
 
-    Columns of ``sums`` (items, 2 V² + 2): for every v and v′ the sum of [i and j agree] − [i and k agree] and
-    the number of triples; the sum of agreement over all ordered pairs, and the number of pairs.
+    Columns of ``means`` (items, 4 V²), for every v and v′: the mean of [i and j agree] − [i and k agree], and
+    1 if there are such triples; the mean disagreement of pairs, and 1 if there are such pairs. Means of an
+    item without triples or pairs are 0.
     """
 
     item: Indices  # (labels,)
@@ -161,7 +176,7 @@ class Triples:
     n: Array  # (items, V): annotators by value
     within: Array  # (items, V): agreement of ordered pairs with the same value
     cross: Array  # (items, V, V): agreement of pairs with values v and v′
-    sums: Array
+    means: Array
 
     @classmethod
     def of(cls, item: Indices, answer: Array, value: Indices, V: int) -> Triples:
@@ -173,39 +188,35 @@ class Triples:
         np.add.at(alone, (item, value), (answer**2).sum(axis=1))
         within = (answers**2).sum(axis=2) - alone
         cross = np.einsum("mvp,mup->mvu", answers, answers)
-        # Σ [i, j agree] = n_u within_v;  Σ [i, k agree] = (n_v − 1) cross_vu
-        difference = n[:, None] * within[:, :, None] - (n - 1)[:, :, None] * cross
-        triples = (n * (n - 1))[:, :, None] * n[:, None]
-        all_answers, all_n = answers.sum(axis=1), n.sum(axis=1)
-        agreed = (all_answers**2).sum(axis=1) - alone.sum(axis=1)
-        sums = _columns(difference, triples, agreed, all_n * (all_n - 1))
-        return cls(item, answer, value, answers, n, within, cross, sums)
+        return cls(item, answer, value, answers, n, within, cross, _means(n, within, cross))
 
     def without_each_label(self) -> Iterator[tuple[slice, Array]]:
-        """Yield slices of the labels, and for each label what leaves ``sums`` of its item without it."""
+        """Yield slices of the labels, and for each label what leaves ``means`` of its item without it."""
         V = self.n.shape[1]
-        step = max(1, TRIPLES_PER_CHUNK // V**2)
+        step = max(1, CELLS_PER_CHUNK // V**2)
         for start in range(0, len(self.item), step):
             labels = slice(start, start + step)
             m, v, s = self.item[labels], self.value[labels], self.answer[labels]
-            rows, n, own_n = np.arange(len(m)), self.n[m], self.n[m, v][:, None]
+            rows, n, within, cross = np.arange(len(m)), self.n[m], self.within[m], self.cross[m]
             agree = np.einsum("ep,eup->eu", s, self.answers[m])  # with annotators of every value
-            alone = (s**2).sum(axis=1)
-            mine = (agree[rows, v] - alone)[:, None]  # with others of the same value
-            difference, triples = np.zeros((2, len(m), V, V))
-            # the label as j: another annotator with value v less; Δ within_v = 2 mine, Δ cross_vu = agree_u
-            difference[rows, v] = 2 * n * mine - self.cross[m, v] - (own_n - 2) * agree
-            triples[rows, v] = 2 * (own_n - 1) * n
-            # the label as k
-            difference[rows, :, v] += self.within[m] - (n - 1) * agree
-            triples[rows, :, v] += n * (n - 1)
-            agreed = 2 * (agree.sum(axis=1) - alone)
-            yield labels, _columns(difference, triples, agreed, 2 * (n.sum(axis=1) - 1))
+            n[rows, v] -= 1
+            within[rows, v] -= 2 * (agree[rows, v] - (s**2).sum(axis=1))  # pairs in both orders
+            cross[rows, v] -= agree
+            cross[rows, :, v] -= agree
+            yield labels, self.means[m] - _means(n, within, cross)
 
 
-def _columns(difference: Array, triples: Array, agreed: Array, pairs: Array) -> Array:
-    """Return the columns of ``Triples.sums``, without triples of one value."""
-    size, V = len(agreed), difference.shape[1]
-    other = ~np.eye(V, dtype=bool)
-    parts = (difference * other).reshape(size, -1), (triples * other).reshape(size, -1)
-    return np.concatenate([*parts, agreed[:, None], pairs[:, None]], axis=1)
+def _means(n: Array, within: Array, cross: Array) -> Array:
+    """Return the columns of ``Triples.means``."""
+    V, same = n.shape[1], np.eye(n.shape[1], dtype=bool)
+    pairs = n * (n - 1)
+    # mean [i, j agree] = within_v / n_v (n_v − 1);  mean [i, k agree] = cross_vu / n_v n_u
+    inside = np.divide(within, pairs, out=np.zeros(n.shape), where=pairs > 0.5)
+    both = n[:, :, None] * n[:, None]
+    across = np.divide(cross, both, out=np.zeros(cross.shape), where=both > 0.5)
+    has_triples = (pairs > 0.5)[:, :, None] & (n > 0.5)[:, None] & ~same
+    contrast = np.where(has_triples, inside[:, :, None] - across, 0.0)
+    has_pairs = np.where(same, (pairs > 0.5)[:, :, None], both > 0.5)
+    disagreement = np.where(has_pairs, 1 - np.where(same, inside[:, :, None], across), 0.0)
+    parts = (contrast, has_triples, disagreement, has_pairs)
+    return np.concatenate([part.reshape(len(n), V * V).astype(float) for part in parts], axis=1)

@@ -124,6 +124,8 @@ def read_annotations(
             if stored is not None:
                 return stored
     if _is_export(source, format, layout, (annotator, label)):
+        if sheet is not None:
+            raise DataError(f"{source}: has no sheets; name none")
         labels = _read_export(source, format, options, question, keep_rejected)
     else:
         table = open_table(source, format, encoding=encoding, sheet=sheet)

@@ -36,8 +36,8 @@ from dissensus.errors import DataError, DissensusError
 from dissensus.models.base import Model
 
 MAX_REQUEST_BYTES, MAX_CONFIG = 50_000_000, 1_000_000  # bytes of a request, characters of a configuration
-REQUEST_SECONDS = 30  # to send a request
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+WAIT_SECONDS = 30  # for more of a request
+LOOPBACK = ("127.0.0.1", "localhost")
 _CHOICES = re.compile(r"<Choices\b([^<>]{0,5000})>", re.IGNORECASE)  # no tag is searched twice
 _CONTROL_NAMES = re.compile(r"\b(name|toName)\s{0,9}=\s{0,9}[\"']([^\"']*)")
 
@@ -108,7 +108,7 @@ def check_headers(headers: Message, local: bool, token: str | None) -> None:
         raise RefusedError(403, "requests by web pages are refused")
     # the host of "localhost:9090" or "[::1]:9090"
     host = re.sub(r":\d+$", "", headers.get("Host", "")).strip("[]").lower()
-    if local and host not in LOOPBACK:
+    if local and host not in (*LOOPBACK, "::1"):
         raise RefusedError(403, f"the host {host[:100]!r} is not this machine")
     kind, _, secret = headers.get("Authorization", "").partition(" ")
     if kind.lower() == "basic":
@@ -132,7 +132,7 @@ def label_studio_server(
     answers["/webhook"] = lambda _: {"status": "OK"}
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = REQUEST_SECONDS
+        timeout = WAIT_SECONDS
 
         def do_GET(self) -> None:
             if self.path.rstrip("/") in ("", "/health"):

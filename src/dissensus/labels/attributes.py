@@ -55,8 +55,11 @@ class Attribute:
 
 
 def as_text(cell: Any) -> str:
-    """Return a cell of the annotator table as text, empty if it is missing."""
-    return "" if cell is None or cell != cell else str(cell)
+    """Return a cell of the annotator table as text, empty if it is missing; 30.0 is 30, as ``"30.0"`` is."""
+    if cell is None or cell != cell:
+        return ""
+    text = str(cell).strip()
+    return text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdecimal() else text
 
 
 def as_numbers(texts: Iterable[str]) -> Array | None:
@@ -77,7 +80,8 @@ def attributes_of(annotations: Annotations, columns: Sequence[str] | None) -> li
     absent = [name for name in columns or () if name not in present]
     if absent:
         raise DataError(f"no column {absent[0]!r} in the table of annotators; it has: {', '.join(present)}")
-    return [Attribute.of(name, annotations.annotator_column(name)) for name in columns or present]
+    chosen = present if columns is None else columns
+    return [Attribute.of(name, annotations.annotator_column(name)) for name in chosen]
 
 
 def attribute_codes(annotations: Annotations, attributes: Sequence[Attribute]) -> NDArray[np.intp]:

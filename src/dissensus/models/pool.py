@@ -26,7 +26,7 @@ from dissensus.models.graded import GradedResponse
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.model import HPGM, LastStates
 from dissensus.models.latent import LatentPositions
-from dissensus.models.sampled import differences_of_all
+from dissensus.models.sampled import differences_of_all, item_differences
 from dissensus.models.scoring import unfitted_rows
 from dissensus.numerics import Array
 from dissensus.params import PROCESS_BYTES, fitted
@@ -84,7 +84,7 @@ class Pool(HPGM):
         # the mean of independent members
         self.run_variance_ = variance / (1 + len(self.members_)) ** 2
         self.item_difference_ = differences_of_all(self.run_variance_, items, labels.n_items)
-        self.run_difference_ = np.asarray(np.nanmean(self.item_difference_, dtype=np.float64))
+        self.run_difference_ = np.asarray(item_differences(self.run_variance_).mean())
         self.stopped_ = min((self.stopped_, *(member.stopped_ for member in sampled)), key=STOPPED.index)
         self._pool(np.ones(labels.n_items, dtype=bool))
         priors = [self.prior_distribution_, *(member.prior_distribution_ for member in self.members_)]

@@ -136,7 +136,7 @@ def column_content(
 ) -> list[Content]:
     """Return, for each column of the annotator table, the agreement and answers of annotators by value."""
     table = annotations.annotator_table
-    if table is None:
+    if table is None or len(table.column_names) < 2:
         return []
     min_annotators = MIN_VALUE_ANNOTATORS if anonymise else 1
     columns, effects = [], annotator_attributes(annotations)

@@ -27,7 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 Header = dict[str, Any]
 
 HEADER_KEY = "dissensus"
-FORMAT_VERSION = "3"
+FORMAT_VERSION = "4"
 DRAWS_FILE = "draws.safetensors"  # posterior draws, saved next to the model's file
 INDEX_ALIGNMENT = 8  # bytes
 

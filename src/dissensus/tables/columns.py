@@ -45,7 +45,13 @@ _OPTIONS = {"gold": "label", "text": "text_column"}  # settings not named after 
 
 # Usual names of the text of an item, most certain first, and of other columns that describe an item.
 TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
-ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url"})
+ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url", "lang", "language"})
+# Usual names of labels that no single annotator gave.
+SUMMARY_NAMES = frozenset({
+    "gold", "gold_label", "truth", "ground_truth", "true_label", "majority", "majority_label",
+    "majority_vote", "final", "final_label", "consensus", "adjudicated", "adjudication", "aggregate",
+    "aggregated", "agreed",
+})  # fmt: skip
 
 # Usual names of annotators' remarks, and of times.
 _REMARK_NAMES = {
@@ -81,6 +87,11 @@ def find_column(
             problem = f"{' and '.join(map(quoted, matches))} could each be the {role} column"
             raise DataError(f"{source}: {problem}; choose one with {setting(_OPTIONS.get(role, role))}")
     raise _not_found(free, columns, role, source)
+
+
+def called(columns: Sequence[str], role: str) -> list[str]:
+    """Return the columns with a usual name of a role."""
+    return [name for name in columns if _is_called(name, _USUAL_NAMES[role], role)]
 
 
 def only_column_left(columns: Sequence[str], annotator: Any, label: Any) -> str | None:
@@ -134,7 +145,7 @@ def refuse_several_missing(columns: Sequence[str], options: Any, source: str) ->
 
 def has_column(columns: Sequence[str], role: str) -> bool:
     """Return True if some column has a usual name of this role."""
-    return any(_is_called(name, _USUAL_NAMES[role], role) for name in columns)
+    return bool(called(columns, role))
 
 
 def is_id(name: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -54,7 +55,7 @@ def check_parts(path: str, raw: Any) -> None:
             sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
             if not large and any(_count_rows(archive, name) > MAX_ROWS for name in sheets):
                 raise DataError(f"{path}: a sheet has more than {MAX_ROWS:,} rows; {REMEDY}")
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:  # also encrypted
         raise _damaged(path, error) from None
     if large:
         raise DataError(f"{path}: {quoted(large[0])} in it decompresses to more than 1 GB; {REMEDY}")
@@ -81,6 +82,8 @@ def _as_csv(path: str, name: str, sheet: Any) -> str:
     writer, width = csv.writer(sink), 0
     try:
         for number, row in enumerate(_rows(sheet), 1):
+            if number > MAX_ROWS:  # blank rows before a last one are not in the file
+                raise DataError(f"{path}: the sheet {quoted(name)} has more than {MAX_ROWS:,} rows; {REMEDY}")
             cells = [_text(cell) for cell in row]
             if any(len(cell) > MAX_CELL for cell in cells):
                 problem = f"a cell has more than {MAX_CELL:,} characters"

@@ -30,9 +30,12 @@ from dissensus.labels import vocabulary as vocab
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, check_label_type, infer_label_type, is_number
 from dissensus.labels.rows import Duplicates, count_notes
+from dissensus.tables.column_values import finer_item, without_contradicted
 from dissensus.tables.columns import (
     ITEM_SIDE,
+    SUMMARY_NAMES,
     TEXT_NAMES,
+    called,
     find_column,
     has_column,
     is_id,
@@ -51,6 +54,7 @@ LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
 _ROWS_PROBED = 200  # to recognise a wide table
 _ANNOTATOR_NAME = re.compile(r"(ann|annotator|worker|rater|coder|judge|user|a|r)[ _.-]?\d+", re.IGNORECASE)
 _MAX_WIDE_CLASSES = 50  # distinct labels in a table that is recognised as wide
+_MAX_REPEATED_TEXTS = 0.7  # distinct texts per row, beside a row number
 _MAX_TEXT_VARIANTS = 0.1  # share of items with two versions of their text
 _MIN_TEXT_LENGTH = 20  # characters on average
 _MIN_DISTINCT_TEXTS = 0.9  # share of the values of a text column
@@ -124,7 +128,19 @@ def guess_layout(table: Table, options: ReadOptions) -> Layout:
         return "long"
     if sum(name.startswith(COUNT_PREFIX) for name in names) > 1:
         return "counts"
-    return "wide" if len(names) > 2 and is_wide(first_rows(table)) else "long"
+    if len(names) < 3 or not is_wide(first := first_rows(table)):
+        return "long"
+    columns = unnamed_columns(first, names[1:])
+    if not all(map(_is_person, columns)):
+        problem = f"the columns {listed(columns)} may be annotators, or questions about the item"
+        wide, question = setting("layout", "wide"), setting("label", columns[0])
+        raise DataError(f"{table.name}: {problem}; use {wide} for annotators, or {question} for one question")
+    return "wide"
+
+
+def _is_person(name: str) -> bool:
+    """Return True if the name of a column is surely that of an annotator: numbered, or an e-mail address."""
+    return bool(_ANNOTATOR_NAME.fullmatch(name.strip())) or "@" in name
 
 
 def first_rows(table: Table) -> list[dict[str, str]]:
@@ -155,9 +171,12 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     return named or (shared and not any(map(is_number, distinct)))
 
 
-def unnamed_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
-    """Return the columns that, by name and values, do not hold texts, remarks or times."""
-    named = [name for name in names if name.strip().casefold() not in ITEM_SIDE and not is_remark(name)]
+def unnamed_columns(
+    first: Sequence[Mapping[str, str]], names: Sequence[str], role: str = "annotator"
+) -> list[str]:
+    """Return the columns that, by name and values, do not hold texts, remarks, times or gold labels."""
+    others = ITEM_SIDE | SUMMARY_NAMES if role == "annotator" else ITEM_SIDE
+    named = [name for name in names if name.strip().casefold() not in others and not is_remark(name)]
     texts = text_columns(first, named)
     return [name for name in named if name not in texts]
 
@@ -177,27 +196,47 @@ def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> se
 # ---- long ---------------------------------------------------------------------------------------------
 
 
-def long_columns(table: Table, options: ReadOptions) -> tuple[str, str, str]:
-    """Return the columns of items, annotators and labels in a long table."""
+def long_columns(table: Table, options: ReadOptions, notes: list[str] | None = None) -> tuple[str, str, str]:
+    """Return the columns of items, annotators and labels in a long table; ``notes`` are added to."""
     names, annotator, label = table.columns, single_column(options.annotator), single_column(options.label)
     refuse_several_missing(names, options, table.name)
     item = item_column(table, options, "long")
-    annotator = find_column(names, "annotator", annotator, table.name, taken=[item])
-    label = find_column(names, "label", label, table.name, taken=[item, annotator])
+    notes = [] if notes is None else notes
+    annotator = _role_column(table, "annotator", annotator, [item], notes)
+    label = _role_column(table, "label", label, [item, annotator], notes)
     if len({item, annotator, label}) < 3:
         problem = f"item, annotator and label must be three columns, got {item}, {annotator}, {label}"
         raise DataError(f"{table.name}: {problem}; it has {listed(names)}")
     return item, annotator, label
 
 
+def _role_column(table: Table, role: str, name: str | None, taken: Sequence[str], notes: list[str]) -> str:
+    """Return the column of annotators or labels; of several with usual names, one that its values allow."""
+    free = [column for column in table.columns if column not in taken]
+    candidates = called(free, role)
+    if name is not None or len(candidates) < 2:
+        return find_column(table.columns, role, name, table.name, taken=taken)
+    allowed = without_contradicted(table, role, candidates, taken[0])
+    passed = [column for column in candidates if column not in allowed]
+    chosen = find_column(table.columns, role, None, table.name, taken=[*taken, *passed])
+    if passed:
+        reason = "the same in all rows of an item, or different in most rows"
+        remedy = f"if that is wrong, name it with {setting(role, passed[0])}"
+        notes.append(f"read {role} from {vocab.quoted(chosen)}, as {listed(passed)} is {reason}; {remedy}")
+    return chosen
+
+
 def read_long(table: Table, options: ReadOptions) -> Annotations:
     """Read a table of one row per label; rows without a label are skipped and counted."""
-    names = long_columns(table, options)
+    notes = list[str]()
+    names = long_columns(table, options, notes)
     if options.item is None:
         _refuse_row_numbers(table, names[0])
+        _refuse_whole_documents(table, *names[:2])
     order = table.order(names[2])
     options = replace(options, classes=order if options.classes is None else options.classes)
-    return from_rows(table, options, names, table.ids(names), "nominal" if order is None else "ordinal")
+    kind: LabelType = "nominal" if order is None else "ordinal"
+    return from_rows(table, options, names, table.ids(names), kind, notes)
 
 
 def from_rows(
@@ -340,17 +379,34 @@ def _first_in_item(
 
 def _refuse_row_numbers(table: Table, item: str) -> None:
     """Raise an error if ``id`` is distinct in every row but another possible item column repeats."""
-    others = other_item_columns(table.columns, item)
+    texts = [name for name in table.columns if name.strip().casefold() in TEXT_NAMES and name != item]
+    others = [*other_item_columns(table.columns, item), *texts]
     if not others:
         return
     columns = [vocab.to_arrow(column, "item") for column in table.ids([item, *others])]
     n_rows, (n_ids, *n_others) = len(columns[0]), [pc.count_distinct(column).as_py() for column in columns]
-    repeated = [name for name, n in zip(others, n_others, strict=True) if n < n_rows]
+    repeated = [
+        name
+        for name, n in zip(others, n_others, strict=True)
+        if n < (_MAX_REPEATED_TEXTS * n_rows if name in texts else n_rows)
+    ]
     if n_ids == n_rows > 1 and repeated:
         raise DataError(
             f"{table.name}: {vocab.quoted(item)} is different in every row and "
             f"{vocab.quoted(repeated[0])} is not; choose the column of the items with {setting('item')}"
         )
+
+
+def _refuse_whole_documents(table: Table, item: str, annotator: str) -> None:
+    """Raise an error if an annotator has many rows of an item, and another column numbers its parts."""
+    others = [name for name in called(table.columns, "item") if name not in (item, annotator)]
+    finer = finer_item(table, item, annotator, others)
+    if finer is not None:
+        problem = (
+            f"annotators have several rows of one {vocab.quoted(item)}, with different {vocab.quoted(finer)}"
+        )
+        choices = f"{setting('item', finer)}, or {setting('item', item)}"
+        raise DataError(f"{table.name}: {problem}; choose the column of the items: {choices}")
 
 
 def single_column(name: str | Sequence[str] | None) -> str | None:
@@ -423,7 +479,7 @@ def _value_columns(
         names = [chosen] if isinstance(chosen, str) else chosen
         return text, [find_column(table.columns, role, name, table.name) for name in names]
     others = [name for name in table.columns if name not in (item, text) and name.strip()]
-    columns = unnamed_columns(first_rows(table), others)
+    columns = unnamed_columns(first_rows(table), others, role)
     if not columns:
         remedy = f"give one column per {role}"
         raise DataError(f"{table.name}: there is no {role} column besides {vocab.quoted(item)}; {remedy}")

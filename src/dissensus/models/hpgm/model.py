@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.engine import Checkpoint, Engine
-from dissensus.errors import DataError, require
+from dissensus.errors import DataError, require, warn
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.attributes import Attribute, attributes_of
+from dissensus.labels.attributes import Attribute, as_text, attributes_of
 from dissensus.labels.features import features_of
 from dissensus.labels.rows import as_texts, find_rows, join_labels, rows_with_values, without_repeated
 from dissensus.labels.vocabulary import Codes
@@ -479,6 +479,11 @@ class HPGM(SampledMixin, Model):
         if stranger is not None:
             raise DataError(f"no attribute {stranger!r}; the attributes are: {', '.join(self.attributes)}")
         codes = [each.code(attributes.get(each.column)) for each in self.attribute_values_]
+        for each, code in zip(self.attribute_values_, codes, strict=True):
+            if code < 0 and as_text(attributes.get(each.column)):
+                value = attributes[each.column]
+                warn(f"{value!r} is no value of {each.column} in the fit, and counts as unknown; "
+                     f"its values are: {', '.join(each.values) or 'none'}")  # fmt: skip
         first = np.cumsum([0, *(len(each.values) for each in self.attribute_values_)])[:-1]
         cell = np.where(np.array(codes) >= 0, codes + first, -1)
         item: Codes = np.arange(len(self.item_vocabulary_), dtype=np.int32)
@@ -487,7 +492,7 @@ class HPGM(SampledMixin, Model):
         return self._attribute_distributions(item, cell)
 
     def _attribute_distributions(self, item: Codes, cell: NDArray[np.intp]) -> Array:
-        return self.draws_.attribute_distributions(item, cell, self.annotator_weights_)
+        return self.draws_.attribute_distributions(item, cell)
 
     # ---- clusters and annotators ----------------------------------------------------------------------
 
@@ -584,7 +589,14 @@ class HPGM(SampledMixin, Model):
         draws = {"rho": (T, M, P), "matrices": (T, N, P, K), "sizes": (T, N, K), "population": (T, K, P)}
         draws |= {"drawn_population": (T, K, P), "theta": (T, K, L, P), "phi": (T, K, P), "psi": (T, K)}
         J, V = len(self.attribute_values_), sum(len(each.values) for each in self.attribute_values_)
-        draws |= {"omega": (T, L), "eta": (T, 1 + J), "values": (T, V, L), "z": (T, N), "numbers": (T, 4)}
+        draws |= {
+            "omega": (T, L),
+            "eta": (T, 1 + J),
+            "values": (T, V, L),
+            "members": (T, L if V else 0, P, K),
+            "z": (T, N),
+            "numbers": (T, 4),
+        }
         check_shapes(self.draws_, draws | {"beliefs": (T, len(self.item_vocabulary_), K)})
         check_finite(self.draws_, "beliefs", *draws)
         check_finite(self, "share_draws_", "annotator_weights_")

@@ -89,6 +89,15 @@ class Expectations:
         sampler.mean_population(**counts, v=weights, population=population)
         return population
 
+    def members(self, load: NDArray[np.int64]) -> Array:
+        """Return (L, P, K) mean E π_nk of the annotators of each cluster by labels; Θ without annotators."""
+        L, N = self.state.theta.shape[1], len(load)
+        weights = np.zeros((L, N))
+        weights[self.state.z, np.arange(N)] = load
+        total = weights.sum(axis=1)[:, None, None]
+        sums = np.einsum("ln,npk->lpk", weights, self.pi)
+        return np.where(total > 0, sums / np.maximum(total, 1), self.state.theta.transpose(1, 2, 0))
+
     def items(self, population: Array) -> Array:
         """Return (M, P) Y_m = (1 − λ) Σ_k P(w_m = k) Σ_n v_n E π_nk + λ E ρ_m."""
         lam = self.state.lam
@@ -157,6 +166,7 @@ class Draws(Record):
     omega: Singles  # (T, L)
     eta: Singles  # (T, 1 + J): how often attributes decide the cluster of an annotator
     values: Singles  # (T, values, L): distribution of the clusters for each value of an attribute
+    members: Singles  # (T, L, P, K): mean answers of each annotator cluster; empty without attributes
     z: NDArray[np.int32]  # (T, N)
     numbers: Array  # (T, 4): r, q, λ, and the trust in hints
 
@@ -169,6 +179,7 @@ class Draws(Record):
         )
         shapes = (M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)
         tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in (*shapes, (1 + J,), (V, L))]
+        tables.append(np.zeros((n, L if V else 0, P, K), np.float32))
         tables += [np.zeros((n, N), np.int32), np.zeros((n, 4))]
         return cls(*tables)
 
@@ -184,8 +195,13 @@ class Draws(Record):
         """Select draws."""
         return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
-    def put(self, t: int, expected: Expectations, population: Array, drawn: Array) -> None:
-        """Store a draw in row ``t``, with the mean of the population's answers and a draw of them."""
+    def put(
+        self, t: int, expected: Expectations, population: Array, drawn: Array, load: NDArray[np.int64]
+    ) -> None:
+        """Store a draw in row ``t``, with the mean of the population's answers and a draw of them.
+
+        ``load`` (N,) are the annotators' numbers of labels.
+        """
         state = expected.state
         self.beliefs[t], self.rho[t] = expected.beliefs, expected.rho
         self.matrices[t], self.sizes[t] = expected.pi, expected.sizes
@@ -194,7 +210,7 @@ class Draws(Record):
         self.psi[t], self.omega[t] = state.psi, state.omega
         self.eta[t] = state.eta
         if self.values.size:
-            self.values[t] = state.values
+            self.values[t], self.members[t] = state.values, expected.members(load)
         self.z[t], self.numbers[t] = state.z, (state.r, state.q, state.lam, state.trust)
 
     # ---- predictions ---------------------------------------------------------------------------------
@@ -210,20 +226,18 @@ class Draws(Record):
             total += (1 - lam) * np.einsum("epk,ek->ep", matrices, beliefs) + lam * rho
         return row_shares(total)
 
-    def attribute_distributions(self, item: Codes, cell: NDArray[np.intp], weights: Array) -> Array:
+    def attribute_distributions(self, item: Codes, cell: NDArray[np.intp]) -> Array:
         """Return (items, P) answers of annotators with the attributes of ``cell`` (J,); −1 is unseen.
 
-        The annotators of each cluster stand for its members: their weights v_n are multiplied by
-        P(z = z_n | attributes) / Σ_{n': z_n' = z_n} v_n'.
+        (1 − λ) Σ_k P(w_m = k) Σ_l P(z = l | attributes) π̄_lk + λ E ρ_m, with π̄ the mean of the cluster.
         """
         total = np.zeros((len(item), self.phi.shape[2]))
         for t in range(len(self)):
-            unseen, z, lam = (item < 0)[:, None], self.z[t], self.numbers[t, 2]
+            unseen, lam = (item < 0)[:, None], self.numbers[t, 2]
             beliefs = np.where(unseen, self.psi[t], self.beliefs[t][item])
             rho = np.where(unseen, self.psi[t] @ self.phi[t], self.rho[t][item])
             prior = annotator_prior(self.omega[t], self.eta[t], self.values[t], cell[None])[0]
-            v = weights * (prior / np.maximum(np.bincount(z, weights, minlength=len(prior)), MIN_COUNT))[z]
-            population = np.einsum("n,npk->kp", v / v.sum(), self.matrices[t])
+            population = np.einsum("l,lpk->kp", prior, self.members[t])
             total += (1 - lam) * beliefs @ population + lam * rho
         return row_shares(total)
 
@@ -357,4 +371,5 @@ class Chain:
         drawn = expected.drawn_population(weights, rng)
         self.shares[row] = expected.drawn_items(data, drawn, rng)
         if (row := stored_row(row, len(self.shares), len(self.draws))) is not None:
-            self.draws.put(row, expected, population, drawn)
+            load = np.bincount(data.annotator, minlength=data.N)
+            self.draws.put(row, expected, population, drawn, load)
