@@ -65,7 +65,7 @@ def test_classes_that_differ_in_case_suggest_the_import() -> None:
         ("counts.csv", "item,count_yes,count_no\ni,3,1\nj,0,4\n", 8),
         ("numbers.csv", "item,annotator,label\n" + "".join(f"i{m},a{m % 3},{m}.5\n" for m in range(40)), 40),
         ("tags.csv", "item,rater,joy,fear\ni,a,1,0\ni,b,1,1\nj,a,0,1\n", 3),
-        ("wide.csv", "id,ann,bob,cy\n1,x,y,x\n2,y,y,\n3,x,x,x\n", 8),
+        ("wide.csv", "id,rater_1,rater_2,rater_3\n1,x,y,x\n2,y,y,\n3,x,x,x\n", 8),
     ],
 )
 def test_imported_tables_need_no_options(name: str, text: str, n_labels: int) -> None:

@@ -68,7 +68,8 @@ def test_answers_follow_the_attribute_with_an_effect(fitted: ds.HPGM) -> None:
     # unknown and rare values count as unknown; an unseen item has the answers of the average item
     with pytest.warns(DissensusWarning, match="not fitted on item -1"):
         unknown = fitted.predict_for({}, [*items[:2], -1])
-    np.testing.assert_array_equal(unknown[:2], fitted.predict_for({"region": "east"}, items[:2]))
+    with pytest.warns(DissensusWarning, match="'east' is no value of region"):
+        np.testing.assert_array_equal(unknown[:2], fitted.predict_for({"region": "east"}, items[:2]))
     assert 0.1 < unknown[2, 1] < 0.5
 
 
@@ -125,3 +126,29 @@ def test_without_attributes_or_with_unknown_ones_there_is_an_error(
     with pytest.raises(DataError, match="cannot be updated"):
         fitted.update(labels[:1])
     assert not fitted.can_continue
+
+
+def test_predictions_do_not_depend_on_who_is_applied_or_represented(
+    labels: ds.Annotations, fitted: ds.HPGM
+) -> None:
+    items = fitted.items_[:5]
+    south = fitted.predict_for({"region": "south"}, items)
+    for names in (["new1", "new2"], [str(name) for name in fitted.annotators_[1:4:2]]):
+        new = ds.Annotations.from_arrays([*items[:2]], names, [0, 0], classes=fitted.classes_)
+        applied = fitted.apply(new)
+        np.testing.assert_allclose(applied.predict_for({"region": "south"}, items[:1]), south[:1], atol=0.1)
+    settings = {"attributes": ["region"], "represent": {"region": "south"}}
+    north = ds.HPGM(**settings, **QUICK).fit(labels).predict_for({"region": "north"})
+    even = np.argsort(fitted.items_.astype(int))[::2]
+    assert north[even, 1].mean() < 0.3
+
+
+def test_unknown_values_are_warned_about_and_numbers_are_compared_as_numbers(
+    labels: ds.Annotations, fitted: ds.HPGM
+) -> None:
+    with pytest.warns(DissensusWarning, match="'nort' is no value of region in the fit, .*: north, south"):
+        fitted.predict_for({"region": "nort"})
+    ages = np.where(np.arange(40) % 2, 30.0, 20.0)
+    aged = labels.with_tables(annotators={"annotator": labels.annotators, "age": ages})
+    model = ds.HPGM(attributes=["age"], **QUICK).fit(aged)
+    np.testing.assert_array_equal(model.predict_for({"age": 30}), model.predict_for({"age": "30.0"}))

@@ -360,3 +360,9 @@ def test_two_documented_groups_are_found(data_dir: Path, tmp_path: Path) -> None
     often = "more" if smaller == max(shares) else "less"
     assert content["clusters"]["groups"][1]["name"] == f"smaller group: {often} often ‘hate’"
     assert f"the smaller group answers ‘hate’ {often} often" in content["clusters"]["says"]
+
+
+def test_an_annotator_table_of_ids_alone(tmp_path: Path) -> None:
+    simulated = ds.simulate(20, 12, 3, labels_per_item=4, seed=0).annotations
+    labels = simulated.with_tables(annotators={"annotator": simulated.annotators})
+    ds.write_report(labels, ds.FMM(2).fit(labels), tmp_path / "page.html")

@@ -1,6 +1,7 @@
 """Excel workbooks are read like CSV: the same labels, the same refusals, and limits against bombs."""
 
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,25 @@ def test_other_files_are_no_workbooks(content: bytes, tmp_path: Path) -> None:
         archive.writestr("xl/workbook.xml", "<x/>")
     with pytest.raises(DataError, match="cannot be read as an Excel workbook"):
         ds.read_annotations(tmp_path / "other.xlsx")
+
+
+def test_damaged_workbooks_are_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path / "votes.xlsx", S=ROWS * 50)
+    whole = path.read_bytes()
+    for place in range(60, len(whole), 97):
+        path.write_bytes(
+            whole[:place] + bytes(byte ^ 255 for byte in whole[place : place + 20]) + whole[place + 20 :]
+        )
+        with suppress(DataError):
+            ds.read_annotations(path)
+
+
+def test_a_row_far_below_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(excel, "MAX_ROWS", 1000)
+    book = openpyxl.Workbook()
+    for row in ROWS:
+        book.active.append(row)
+    book.active.cell(row=5000, column=1).value = "low"
+    book.save(tmp_path / "low.xlsx")
+    with pytest.raises(DataError, match="has more than 1,000 rows"):
+        ds.read_annotations(tmp_path / "low.xlsx")

@@ -89,7 +89,12 @@ def test_wide_table(layout: Any, write: Callable[..., Path]) -> None:
 
 def test_wide_table_with_any_first_column(write: Callable[..., Path]) -> None:
     text = "dish,Ana,Ben,Cleo\nsoup,good,good,bad\npie,bad,,bad\nrice,good,bad,good\n"
-    labels = ds.read_annotations(write(text))
+    question = (
+        r"Ana, Ben, Cleo may be annotators, or questions .*layout='wide' for annotators, or label='Ana' for"
+    )
+    with pytest.raises(DataError, match=question):
+        ds.read_annotations(write(text))
+    labels = ds.read_annotations(write(text), layout="wide")
     assert labels.items.tolist() == ["pie", "rice", "soup"]
     assert labels.annotators.tolist() == ["Ana", "Ben", "Cleo"]
     assert labels.n_labels == 8
@@ -109,7 +114,7 @@ def test_remark_columns_are_not_annotators() -> None:
         "Notes": ["", "hm", ""],
         "thoughts": ["I could not decide on this one", "", "Rather clear to me, I think"],
     })  # fmt: skip
-    labels = ds.read_annotations(wide)
+    labels = ds.read_annotations(wide, layout="wide")
     assert labels.annotators.tolist() == ["Ann", "Bob"]
     assert labels.item_table is not None
     assert labels.item_table.column_names == ["item", "Notes", "thoughts"]
@@ -133,7 +138,7 @@ def test_texts_under_any_name_in_wide_tables(text: str, write: Callable[..., Pat
         for annotator, label in zip(("ana", "ben", "carl"), labels, strict=True)
         if label
     ]
-    for setting in ({}, {"layout": "wide"}, {"format": "wide"}):
+    for setting in ({"layout": "wide"}, {"format": "wide"}):
         annotations = ds.read_annotations(path, **setting)
         assert rows_of(annotations) == expected
         assert list(annotations.item_column(text)) == REVIEWS
@@ -169,7 +174,9 @@ def test_wide_ratings_need_annotator_names(write: Callable[..., Path]) -> None:
 
 def test_long_labels_are_not_texts(write: Callable[..., Path]) -> None:
     first, second = "neither agree nor disagree", "agree with all of it somewhat"
-    annotations = ds.read_annotations(write(f"item,x,y,z\na,{first},{second},\nb,{second},{first},{first}\n"))
+    annotations = ds.read_annotations(
+        write(f"item,x,y,z\na,{first},{second},\nb,{second},{first},{first}\n"), layout="wide"
+    )
     assert annotations.n_labels == 5
     single_row = ds.read_annotations(write(f"item,x,y\na,{first},{second}\n"), layout="wide")
     assert list(single_row.annotators) == ["x", "y"]
@@ -357,3 +364,60 @@ def test_question_names_the_label_column(write: Callable[..., Path]) -> None:
     assert rows_of(ds.read_annotations(path, question="topic")) == [("a", "b", "y")]
     with pytest.raises(DissensusError, match="there is no column 'moods'; did you mean 'mood'"):
         ds.read_annotations(path, question="moods")
+
+
+# ---- columns whose names are right and whose values are not ------------------------------------------------
+
+
+def awkward(**columns: Any) -> pd.DataFrame:
+    """Return 60 rows: 20 items with three answers each, and the given columns."""
+    n = np.arange(60)
+    people = {"worker_id": [f"w{k}" for k in (n * 7) % 11], "answer": np.where(n % 4 == 0, "yes", "no")}
+    return pd.DataFrame({"task": [f"t{k}" for k in n // 3], **people, **columns})
+
+
+AWKWARD = {
+    "a number of annotators": {"annotators": np.full(60, 3)},
+    "numbers of raters that differ by item": {"raters": 3 + np.arange(60) // 30},
+    "the author": {"user_id": [f"u{n // 6}" for n in range(60)]},
+    "a proposed label": {"label": np.where(np.arange(60) // 3 % 2, "yes", "no")},
+    "an answer in words": {"response": [f"because of reason number {n}" for n in range(60)]},
+}
+
+
+@pytest.mark.parametrize("columns", AWKWARD.values(), ids=AWKWARD)
+def test_values_tell_which_of_several_columns_is_meant(columns: dict[str, Any]) -> None:
+    frame = awkward(**columns)
+    labels = ds.read_annotations(frame)
+    assert labels.n_items == 20
+    assert labels.columns_read["annotator"] == "worker_id"
+    assert labels.columns_read["label"] == "answer"
+    (name,) = columns
+    assert any(name in note and "if that is wrong" in note for note in labels.notes)
+    role = "label" if name in ("label", "response") else "annotator"
+    assert ds.read_annotations(frame, **{role: name}).columns_read[role] == name
+
+
+def test_documents_with_sentences_and_ids_of_rows_are_asked_about() -> None:
+    n = np.arange(60)
+    sentences = pd.DataFrame({
+        "document_id": n // 20, "sentence_id": n // 2, "worker": [f"w{k % 2}" for k in n], "label": n % 3 % 2,
+    })  # fmt: skip
+    with pytest.raises(DataError, match="item='sentence_id', or item='document_id'"):
+        ds.read_annotations(sentences)
+    assert ds.read_annotations(sentences, item="sentence_id").n_items == 30
+    rows = awkward(id=n, text=[f"the same remark, number {k // 3}" for k in n]).drop(columns="task")
+    with pytest.raises(DataError, match="'id' is different in every row and 'text' is not"):
+        ds.read_annotations(rows)
+
+
+@pytest.mark.parametrize("name", ["gold", "majority", "final", "remark", "lang"])
+def test_other_columns_of_wide_tables_are_no_annotators(name: str) -> None:
+    wide = pd.DataFrame({"item": [*"abcd"], "rater_1": [*"xyxy"], "rater_2": [*"xxyy"], name: [*"xxxy"]})
+    assert ds.read_annotations(wide).annotators.tolist() == ["rater_1", "rater_2"]
+
+
+def test_aspects_are_asked_about() -> None:
+    aspects = pd.DataFrame({"item": [*"abcd"], "food": [*"xyxy"], "service": [*"xxyy"], "price": [*"xxxy"]})
+    with pytest.raises(DataError, match="food, service, price may be annotators, or questions"):
+        ds.read_annotations(aspects)
