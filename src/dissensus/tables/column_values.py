@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dissensus.labels import vocabulary as vocab
 from dissensus.tables.tables import Table
 
-MIN_ITEMS = 3  # with several rows, from which values tell
+MIN_TELLING_ITEMS = 3  # with several rows, from which values tell
 MIN_ROWS, MAX_DISTINCT, MAX_DISTINCT_SHARE = 20, 50, 0.5  # of a column with classes
 
 
@@ -38,7 +38,7 @@ def varies_within(item: NDArray[np.int64], values: NDArray[np.int64]) -> bool | 
     rows = np.flatnonzero((item >= 0) & (values >= 0))
     pairs = np.unique(np.stack([item[rows], values[rows]]), axis=1)[0]
     n_rows, n_values = np.bincount(item[rows], minlength=1), np.bincount(pairs, minlength=1)
-    if (n_rows > 1).sum() < MIN_ITEMS:
+    if (n_rows > 1).sum() < MIN_TELLING_ITEMS:
         return None
     return bool((n_values > 1).any())
 
