@@ -12,10 +12,12 @@ checksums, as an attacker would; if they open, models can be fitted to them.
 import gzip
 import json
 import random
+import re
 import shutil
 import sys
 import tempfile
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +35,7 @@ from dissensus.tables.write import write_table
 from dissensus.workflow.refine import fit
 from dissensus.workflow.runs import load_run, write_run
 from tests.faults.exports import EXPORTS, Crowd
-from tests.helpers.export_samples import SAMPLES
+from tests.helpers.export_samples import SAMPLES, label_studio_csv, mturk_form, zooniverse
 from tests.helpers.store import forge
 
 Reader = Callable[[Path], str]  # returns the fault, empty if there is none
@@ -124,6 +126,31 @@ def damage_file(path: Path, rng: random.Random) -> None:
         file.write_bytes(rng.choice(damages)(raw, rng))
 
 
+def damage_workbook(path: Path, rng: random.Random) -> None:
+    """Damage the XML of a part of an Excel workbook, or the file itself."""
+    if rng.random() < 0.3:
+        damage_file(path, rng)
+        return
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    target = rng.choice(sorted(parts))
+    parts[target] = damage_bytes(parts[target], rng)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+
+
+def double_key(path: Path, rng: random.Random) -> None:
+    """Repeat a key of JSON inside the cells of a table, and damage the file now and then."""
+    text = path.read_text(encoding="utf-8")
+    pairs = re.findall(r'""[^"]+"": ?""[^"]*""', text)
+    if pairs:
+        pair = rng.choice(pairs)
+        path.write_text(text.replace(pair, f"{pair}, {pair}", 1), encoding="utf-8")
+    if rng.random() < 0.5:
+        damage_file(path, rng)
+
+
 def forge_store(store: Path, rng: random.Random) -> None:
     """Change numbers of a store, and recompute every checksum and the seal."""
 
@@ -203,7 +230,9 @@ def use_estimator(path: Path) -> str:
     estimator = ds.load(path)
     if hasattr(estimator, "to_frame"):
         estimator.to_frame()
-    if hasattr(estimator, "update"):
+    if getattr(estimator, "attributes", None):
+        estimator.predict_for({"age": 3})
+    elif hasattr(estimator, "update"):
         estimator.update(ds.Annotations.from_arrays(["new"] * 2, ["one", "two"], estimator.classes_[:2]))
     return ""
 
@@ -239,7 +268,21 @@ def make_cases(folder: Path) -> list[Case]:
         sample = make(folder / f"sample-{make.__name__}")
         options = {name: sample.options[name] for name in ("format", "question") if name in sample.options}
         cases.append(Case(make.__name__, sample.path, damage_file, partial(read_labels, **options)))
+    for make in (mturk_form, zooniverse, label_studio_csv):
+        (folder / f"cells-{make.__name__}").mkdir()
+        sample = make(folder / f"cells-{make.__name__}")
+        options = {name: sample.options[name] for name in ("format", "question") if name in sample.options}
+        cases.append(Case("JSON in cells", sample.path, double_key, partial(read_labels, **options)))
     labels = ds.simulate(n_items=40, n_annotators=6, n_classes=3, labels_per_item=4, seed=1).annotations
+    wide = labels.to_frame().pivot(index="item", columns="annotator", values="label")
+    wide.columns = [*(f"rater_{n}" for n in range(1, wide.shape[1])), "gold"]
+    wide.to_csv(folder / "wide.csv")
+    wide.reset_index().to_excel(folder / "wide.xlsx", index=False)
+    labels.to_frame().to_excel(folder / "votes.xlsx", index=False)
+    cases += [Case("wide table", folder / "wide.csv", damage_file, read_labels)] * 2
+    cases += [
+        Case("workbook", folder / name, damage_workbook, read_labels) for name in ("votes.xlsx", "wide.xlsx")
+    ] * 2
     votes = write_table(label_table(labels), folder / "votes.csv")
     for role, key in (("items", "item"), ("annotators", "annotator"), ("gold", "item")):
         side = folder / f"{role}.csv"
@@ -251,9 +294,13 @@ def make_cases(folder: Path) -> list[Case]:
     cases += [Case("store", folder / "store", damage_file, partial(read_store, fingerprint))] * 3
     cases += [Case("forged store", folder / "store", forge_store, fit_store)] * 4
     X, targets = np.eye(4)[[0, 1, 2, 3] * 3], np.tile(np.eye(3)[[0, 1, 2, 0]], (3, 1))
+    people = {"annotator": labels.annotators, "age": [str(n) for n in range(labels.n_annotators)]}
+    attributed = ds.HPGM(attributes=["age"], n_chains=2, n_sweeps=10).fit(
+        labels.with_tables(annotators=people)
+    )
     estimators = [model.fit(labels) for model in (ds.FMM(2), ds.DawidSkene(), ds.MajorityVote())]
     pool = ds.Pool(n_chains=2, n_sweeps=10).fit(labels)
-    for estimator in (*estimators, pool, ds.text.SoftmaxRegression().fit(X, targets)):
+    for estimator in (*estimators, pool, attributed, ds.text.SoftmaxRegression().fit(X, targets)):
         file = folder / f"{type(estimator).__name__}.safetensors"
         estimator.save(file)
         cases.append(Case("model", file, damage_file, partial(read_estimator, estimator._state()[1])))

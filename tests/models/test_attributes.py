@@ -152,3 +152,12 @@ def test_unknown_values_are_warned_about_and_numbers_are_compared_as_numbers(
     aged = labels.with_tables(annotators={"annotator": labels.annotators, "age": ages})
     model = ds.HPGM(attributes=["age"], **QUICK).fit(aged)
     np.testing.assert_array_equal(model.predict_for({"age": 30}), model.predict_for({"age": "30.0"}))
+
+
+def test_attributes_without_frequent_values_change_nothing(labels: ds.Annotations) -> None:
+    rare = labels.with_tables(
+        annotators={"annotator": labels.annotators, "city": [f"c{n}" for n in range(40)]}
+    )
+    model = ds.HPGM(attributes=["city"], **QUICK).fit(rare)
+    with pytest.warns(DissensusWarning, match="its values are: none"):
+        np.testing.assert_allclose(model.predict_for({"city": "c1"}).sum(axis=1), 1)

@@ -66,6 +66,7 @@ ATTRIBUTES = Rule(
     "a list of columns",
     lambda v: isinstance(v, list | tuple) and all(isinstance(x, str) for x in v) and bool(v),
 )
+STATE_NUMBERS = ("r", "s", "q", "a", "gamma", "tau", "lam", "trust", "kappa")
 LastStates = dict[str, Any]  # last states of chains to resume, by model
 REPRESENT = Rule(
     "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
@@ -593,17 +594,19 @@ class HPGM(SampledMixin, Model):
             "omega": (T, L),
             "eta": (T, 1 + J),
             "values": (T, V, L),
-            "members": (T, L if V else 0, P, K),
+            "members": (T, L if J else 0, P, K),
             "z": (T, N),
             "numbers": (T, 4),
         }
         check_shapes(self.draws_, draws | {"beliefs": (T, len(self.item_vocabulary_), K)})
+        check_shapes(self, {"annotator_weights_": (N,)})
         check_finite(self.draws_, "beliefs", *draws)
         check_finite(self, "share_draws_", "annotator_weights_")
         check_codes("draws_.z", self.draws_.z, L)
         for state in self.last_states_:
             K, L, _ = state.theta.shape
             shapes = {"w": (M,), "z": (N,), "from_item": (E,), "theta": (K, L, P), "phi": (K, P)}
-            check_shapes(state, shapes | {"phi0": (P,), "psi": (K,), "omega": (L,)})
+            shapes |= {"phi0": (P,), "psi": (K,), "omega": (L,), "eta": (1 + J,)}
+            check_shapes(state, shapes | dict.fromkeys(STATE_NUMBERS, ()))
             check_codes("w", state.w, K)
             check_codes("z", state.z, L)

@@ -179,7 +179,7 @@ class Draws(Record):
         )
         shapes = (M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)
         tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in (*shapes, (1 + J,), (V, L))]
-        tables.append(np.zeros((n, L if V else 0, P, K), np.float32))
+        tables.append(np.zeros((n, L if J else 0, P, K), np.float32))
         tables += [np.zeros((n, N), np.int32), np.zeros((n, 4))]
         return cls(*tables)
 
@@ -209,7 +209,7 @@ class Draws(Record):
         self.theta[t], self.phi[t] = state.theta, state.phi
         self.psi[t], self.omega[t] = state.psi, state.omega
         self.eta[t] = state.eta
-        if self.values.size:
+        if self.members.size:
             self.values[t], self.members[t] = state.values, expected.members(load)
         self.z[t], self.numbers[t] = state.z, (state.r, state.q, state.lam, state.trust)
 
