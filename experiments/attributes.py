@@ -23,7 +23,7 @@ from dissensus.numerics import Array
 from experiments.runner import Measurements, Values, line, page_parser, table, write_page, yes
 
 PEOPLE = "multipico_devtest"
-N_CROWDS, N_COVERAGE = 20, 400  # crowds with predictions, and crowds of each size for coverage
+N_CROWDS, N_COVERAGE = 20, 200  # crowds with predictions, and crowds of each size for coverage
 FOLDS = 10  # a tenth of the annotators is hidden at a time
 EFFECT = 0.6  # in the planted crowds with predictions
 EFFECTS = (0.0, 0.3, 0.6, 1.0)  # standard deviation of the log-odds of a value's answers
