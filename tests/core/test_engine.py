@@ -112,7 +112,7 @@ try:
     with ds.resources(progress=lambda *told: print("sampling", flush=True)):
         model.fit(labels)
 except KeyboardInterrupt:
-    print("interrupted", hasattr(model, "label_distributions_"))
+    print(f"interrupted {{hasattr(model, 'label_distributions_')}}")
 """
 
 

@@ -231,7 +231,11 @@ def test_forged_sizes_with_a_valid_checksum(model: str, tmp_path: Path) -> None:
 
 def test_invalid_headers(tmp_path: Path) -> None:
     for text in ("[1]", "[" * 100_000, "{", "null"):
-        about = {"dissensus": text, "format": "3", "sha256": hashlib.sha256(text.encode()).hexdigest()}
+        about = {
+            "dissensus": text,
+            "format": FORMAT_VERSION,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
         with pytest.raises(ModelFileError, match="header is damaged"):
             ds.load(tensors(tmp_path / "m.safetensors", {}, b"", about))
 
