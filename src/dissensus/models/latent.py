@@ -626,5 +626,6 @@ class LatentPositions(SampledMixin, Model):
         check_shapes(self, shapes)
         check_finite(self, "share_draws_", *shapes)
         for state in self.last_states_:
-            check_shapes(state, {"x": (M, d), "a": (N, b), "W": weights, "s2": (1 + d,), "t2": (1 + b,)})
+            states = {"x": (M, d), "a": (N, b), "W": weights, "s2": (1 + d,), "t2": (1 + b,), "step": ()}
+            check_shapes(state, states)
         check_learned_rows(self)
