@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.annotators import evidence, verdicts
+from dissensus.annotators import evidence, sentences, verdicts
 from dissensus.annotators.evidence import (
     LabelSample,
     informative_clusters,
@@ -163,6 +163,21 @@ def test_labels_that_oppose_the_others_depend_on_the_items() -> None:
     assert agreement.opposes.tolist() == [False] * 4 + [True]
     decided, _ = decide_verdicts(np.zeros(5), np.zeros(5), np.zeros(5), agreement, np.full(5, 2))
     assert decided.tolist() == [TYPICAL] * 4 + [DIFFERS]
+
+
+def test_a_shared_bias_is_named_only_if_most_share_it() -> None:
+    """Five flagged annotators: the sentence needs three who lean the same way, and four annotators."""
+    item, annotator = (column.ravel() for column in np.indices((30, 5)))
+    agreement = annotator_agreement(Votes.of(ds.Annotations.from_arrays(item, annotator, item % 2)))
+    names, load = [*"abcde"], np.full(5, 30)
+
+    def words(n: int, alike: int, more: bool = True) -> str:
+        leaning = ("hate", more, alike)
+        return str(sentences.check_sentence(np.arange(n), names, load, agreement, [""] * 5, leaning))
+
+    assert "3 of them answer ‘hate’ more often than the others of the same items." in words(5, 3)
+    assert "4 of them answer ‘hate’ less often" in words(4, 4, more=False)
+    assert "of them answer" not in words(5, 2) + words(4, 2) + words(3, 3)
 
 
 def test_most_disagreements_come_first() -> None:

@@ -156,6 +156,13 @@ def test_run_difference_is_that_of_two_runs(kind: Any, n_labels: int) -> None:
     pairs = [(a, b) for n, a in enumerate(runs) for b in runs[:n]]
     moved = [np.abs(a.label_distributions_ - b.label_distributions_).sum(axis=1).mean() / 2 for a, b in pairs]
     assert 0.5 < np.mean([run.run_difference_ for run in runs]) / np.mean(moved) < 2
+    # the items that are said to move most move about as far
+    said = np.mean([run.item_difference_ for run in runs], axis=0)
+    by_item = np.mean(
+        [np.abs(a.label_distributions_ - b.label_distributions_).sum(axis=1) / 2 for a, b in pairs], axis=0
+    )
+    top = np.argsort(-said)[: len(said) // 3]
+    assert 0.4 < said[top].mean() / by_item[top].mean() < 2.5
 
 
 @pytest.mark.parametrize("kind", [ds.HPGM, ds.LatentPositions, ds.Pool])

@@ -97,7 +97,7 @@ def test_equal_parts_by_hand(labels: ds.Annotations, weight_by: str) -> None:
     # the difference of two runs is that of the mean; graded response has no chains
     variance = (members[0].run_variance_ + members[1].run_variance_) / len(members) ** 2
     np.testing.assert_allclose(pool.item_difference_, item_differences(variance), rtol=1e-6)
-    assert float(pool.run_difference_) == pytest.approx(item_differences(variance).mean(), rel=1e-6)
+    assert float(pool.run_difference_) == pytest.approx(item_differences(variance).mean(), rel=1e-9)
 
 
 def test_intervals_contain_the_mean(nominal: ds.Pool, ordinal: ds.Pool) -> None:

@@ -23,6 +23,7 @@ from dissensus.report import clusters
 from dissensus.report.annotators import column_content, page_order, pair_tables
 from dissensus.report.page import embedded, page, write_report
 from dissensus.report.quality import gold_content, held_out_table, search_content, trace_content
+from dissensus.report.summary_cards import always_clear
 from tests.helpers.judge import humans_and_judges
 from tests.helpers.registry import FROM_LABELS_ALONE
 from tests.helpers.report_sample import canteen, page_content
@@ -366,3 +367,10 @@ def test_an_annotator_table_of_ids_alone(tmp_path: Path) -> None:
     simulated = ds.simulate(20, 12, 3, labels_per_item=4, seed=0).annotations
     labels = simulated.with_tables(annotators={"annotator": simulated.annotators})
     ds.write_report(labels, ds.FMM(2).fit(labels), tmp_path / "page.html")
+
+
+def test_clear_raw_labels_are_not_counted_where_they_cannot_be_unclear() -> None:
+    """The most frequent of P answers has ⌈n / P⌉ labels or more: two thirds for 3 in 2, not for 4 or in 3."""
+    assert always_clear(np.array([[2, 1], [0, 3], [1, 0]]))
+    assert not always_clear(np.array([[2, 1], [2, 2]]))
+    assert not always_clear(np.array([[1, 1, 1]]))

@@ -417,6 +417,12 @@ def contrast_sentence(groups: Groups | None, labels: Annotations) -> Sentence | 
     return Sentence(text, "contrast", groups=groups)
 
 
+def no_groups(n_parts: int) -> str:
+    """Return that there are no groups, and what cannot be compared if the data have several parts."""
+    text = "The labels show no groups of annotators who answer differently."
+    return text + " Annotators in unconnected parts of the data cannot be compared." * (n_parts > 1)
+
+
 def column_sentence(
     name: str, values: Sequence[str], letters: Sequence[str], value: Indices, group: Indices
 ) -> Sentence | None:

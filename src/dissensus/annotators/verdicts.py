@@ -73,8 +73,6 @@ VERDICT_RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0
 MIN_ASIDE, MIN_ASIDE_SHARE = 3, 0.05  # number and share of annotators set aside who may be a group
 ANSWERS_PER_CHUNK = 1 << 18  # answers examined at a time
 ANNOTATORS_FILE = "annotators.csv"
-NO_GROUPS = "The labels show no groups of annotators who answer differently."
-APART = " Annotators in unconnected parts of the data cannot be compared."
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,8 +204,7 @@ class AnnotatorVerdicts(TableResult):
     def in_words(self) -> str:
         """Return whom to talk to first, and whether there are groups, as text."""
         first = self.check_sentence() or "No annotator agrees clearly less with the others than usual."
-        apart = APART if connected_parts(self.labels)[0] > 1 else ""
-        return f"{first} {self.groups_sentence() or NO_GROUPS + apart}"
+        return f"{first} {self.groups_sentence() or sentences.no_groups(connected_parts(self.labels)[0])}"
 
     def __len__(self) -> int:
         return len(self.annotator)

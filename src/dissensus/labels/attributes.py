@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -48,10 +48,6 @@ class Attribute:
             return self.values.index(text) if text in self.values else -1
         number = as_numbers([text])
         return -1 if number is None else int(np.searchsorted(self.ends, number[0]))
-
-    def facts(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return asdict(self)
 
 
 def as_text(cell: Any) -> str:

@@ -16,6 +16,7 @@ from dissensus.annotators import sentences
 from dissensus.annotators.plan import Findings
 from dissensus.evaluate.group_agreement import Votes, compare_group
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.description import connected_parts
 from dissensus.labels.kinds import class_values
 from dissensus.models.base import Model
 from dissensus.numerics import Array, Indices, normalised, row_shares
@@ -67,6 +68,8 @@ def cluster_content(findings: Findings, grouping: Grouping | None) -> Content:
         items.append({"words": words, "n": len(inside), "counts": counts[inside].sum(axis=0), "items": shown})
     content = {"items": items, "groups": group_content(findings), "examples": example_items(findings)}
     content["says"] = sentences.groups_sentence(findings.groups, annotations)
+    if content["says"] is None and findings.votes is not None:
+        content["says"] = sentences.no_groups(connected_parts(annotations)[0])
     content["contrast"] = sentences.contrast_sentence(findings.groups, annotations)
     return content | {"true_classes": grouping is not None and grouping.true_classes}
 

@@ -161,7 +161,7 @@ def data_content(described: Description) -> Content:
     read = ", ".join(f"{role} from ‘{name}’" for role, name in described.columns.items())
     # the note on columns is replaced by a sentence without function arguments
     notes = [note for note in described.notes if note != guess_note(described.columns, ())]
-    plain = ("n_items", "n_annotators", "n_labels", "unanimous", "level", "n_parts")
+    plain = ("n_items", "n_annotators", "n_labels", "unanimous", "level")
     return {
         **{name: getattr(described, name) for name in plain},
         "per_item": list(vars(described.labels_per_item).values()),

@@ -47,11 +47,10 @@ _OPTIONS = {"gold": "label", "text": "text_column"}  # settings not named after 
 TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
 ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url", "lang", "language"})
 # Usual names of labels that no single annotator gave.
-SUMMARY_NAMES = frozenset({
-    "gold", "gold_label", "truth", "ground_truth", "true_label", "majority", "majority_label",
-    "majority_vote", "final", "final_label", "consensus", "adjudicated", "adjudication", "aggregate",
-    "aggregated", "agreed",
-})  # fmt: skip
+SUMMARY_NAMES = frozenset(_NAMES["gold"][0].split()) | {
+    "majority", "majority_label", "majority_vote", "final", "final_label", "consensus", "adjudicated",
+    "adjudication", "aggregate", "aggregated", "agreed",
+}  # fmt: skip
 
 # Usual names of annotators' remarks, and of times.
 _REMARK_NAMES = {

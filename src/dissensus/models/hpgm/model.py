@@ -13,7 +13,7 @@ upper bounds, so that nothing has to be searched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, asdict, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -575,7 +575,7 @@ class HPGM(SampledMixin, Model):
         arrays |= self.draws_.to_arrays("draws_")
         for number, state in enumerate(self.last_states_):
             arrays |= state.to_arrays(f"last_states_.{number}")
-        values = [attribute.facts() for attribute in self.attribute_values_]
+        values = [asdict(attribute) for attribute in self.attribute_values_]
         return facts | {"n_states": len(self.last_states_), "attributes": values}, arrays
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:

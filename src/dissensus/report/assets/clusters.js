@@ -19,11 +19,7 @@ function clusterCard(cluster, k) {
 }
 
 function groupWords() {
-  if (groups.length) return clusters.says;
-  const apart = data.data.n_parts > 1 ? " Annotators in unconnected parts of the data cannot be compared." : "";
-  return people
-    ? `The labels show no groups of annotators who answer differently: none that was found on one half of the items held on the other half.${apart}`
-    : "The data do not identify annotators, so there are no groups.";
+  return clusters.says || "The data do not identify annotators, so there are no groups.";
 }
 
 function showClusters() {
