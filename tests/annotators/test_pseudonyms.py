@@ -100,6 +100,13 @@ def test_no_name_is_left_in_any_file(layout: str, tmp_path: Path, monkeypatch: p
     assert "Bo" not in re.findall(r"\w+", texts["summary.json"] + texts["annotators.csv"])
 
 
+def test_names_in_the_name_of_the_file_are_hidden(tmp_path: Path) -> None:
+    path, _ = write_crowd(tmp_path, "long")
+    file = path.rename(tmp_path / "votes-of-anna.abend@firm.example.csv")
+    run("fit", file, "--annotator-column", "who", "--fast", "--anonymise", "-o", tmp_path / "run")
+    assert not any("anna.abend" in text for text in decoded(tmp_path / "run").values())
+
+
 def test_anonymous_page_of_a_named_run(tmp_path: Path) -> None:
     path, _ = write_crowd(tmp_path, "wide")
     run("fit", path, "--fast", "-o", tmp_path / "run")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
+from dissensus.evaluate import attributes
 from dissensus.evaluate.attributes import Triples, annotator_attributes, explained_share, share_of
 from dissensus.evaluate.group_agreement import Votes
 from experiments.attributes import SIZES, planted
@@ -93,3 +94,14 @@ def test_intervals_cover_planted_shares() -> None:
         hits.append((found.low <= [crowd.explained, 0]) & ([crowd.explained, 0] <= found.high))
     covered = np.mean(hits)
     assert abs(covered - 0.9) < 4 * np.sqrt(0.09 / len(hits))
+
+
+def test_many_labels_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of the items gives about the same share, in bounded memory."""
+    crowd = planted((9, 0), 1.0, *SIZES[1], evenness=30.0)
+    whole = annotator_attributes(crowd.labels)
+    monkeypatch.setattr(attributes, "MAX_CELLS", 300 * 4 * 4)
+    part = annotator_attributes(crowd.labels)
+    assert part.explained[0] != whole.explained[0]
+    assert part.low[0] < whole.explained[0] < part.high[0]
+    assert part.high[0] - part.low[0] > whole.high[0] - whole.low[0]

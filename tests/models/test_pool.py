@@ -350,3 +350,10 @@ def test_features_of_ordered_classes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.apply(part).label_distributions_, model.label_distributions_[:20])
     with pytest.raises(DataError, match="no features"):
         model.update(labels)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_single_chain_says_nothing_about_another_run() -> None:
+    pool = ds.Pool(n_chains=1, n_sweeps=20).fit(NOMINAL)
+    assert np.isnan(pool.run_difference_)
+    assert np.isnan(pool.item_difference_).all()

@@ -10,6 +10,7 @@ import pytest
 import dissensus as ds
 from dissensus.errors import DataError, DissensusWarning, ParameterError
 from dissensus.tables import excel
+from tests.helpers.export_samples import label_studio_json
 
 openpyxl = pytest.importorskip("openpyxl")
 ROWS = [
@@ -132,3 +133,8 @@ def test_a_row_far_below_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     book.save(tmp_path / "low.xlsx")
     with pytest.raises(DataError, match="has more than 1,000 rows"):
         ds.read_annotations(tmp_path / "low.xlsx")
+
+
+def test_exports_have_no_sheets(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has no sheets"):
+        ds.read_annotations(label_studio_json(tmp_path).path, sheet="Votes")
