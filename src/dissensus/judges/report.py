@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from dissensus.annotators import sentences
 from dissensus.annotators.judge_detection import find_judges
 from dissensus.annotators.sentences import count
 from dissensus.judges import comparison
 from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.bias import Bias, judge_biases
 from dissensus.judges.comparison import MIN_ITEMS, Difference, Replacement, Z
+from dissensus.judges.drift import Drift, baseline, drifts, read_baseline
+from dissensus.judges.kappa import Kappa, human_kappa, judge_kappa
 from dissensus.judges.panel import Panel, judge_panel, panel_vote
 from dissensus.judges.rates import LEVEL_RULES, Rate, class_rates
 from dissensus.labels import as_annotations
@@ -49,6 +53,12 @@ class JudgeReport(TableResult):
         Dependence of the judges; None for a single judge.
     rates
         Shares of the classes, corrected by the human labels.
+    kappas, human_kappas
+        κ of each judge with the humans, and of a human with the others on the items of the judge.
+    biases
+        Biases of the judges by the length of the text, by position and for options of their own family.
+    drifts
+        Changes since an earlier report.
     model
         Model fitted to the humans; None without humans, and for numbers.
     n_items
@@ -64,12 +74,16 @@ class JudgeReport(TableResult):
     differences: list[Difference]
     panel: Panel | None
     rates: list[Rate]
+    kappas: list[Kappa]
+    human_kappas: list[Kappa]
+    biases: list[Bias]
+    drifts: list[Drift]
     model: Model | None
     n_items: int = MAX_WRONG_ITEMS
     notes: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        passed = sum(test.passed for test in self.replacements)
+        passed = sum(test.verdict == "replaces" for test in self.replacements)
         judges, humans = count(len(self.judges), "judge"), count(self.n_humans, "human")
         return f"JudgeReport({judges}, {humans}; {passed} may replace a human)"
 
@@ -83,6 +97,25 @@ class JudgeReport(TableResult):
         """Number of humans with labels."""
         return len(np.unique(self.answers.annotator[self.answers.human_rows]))
 
+    @property
+    def positive(self) -> str:
+        """Positive class of true-positive rates: the second of two; empty for other numbers of classes."""
+        classes = self.answers.annotations.classes
+        return str(classes[1]) if len(classes) == 2 and self.model is not None else ""
+
+    def as_good_as(self, row: Mapping[str, Any]) -> str:
+        """Return than how many humans the judge of a row is at least as good."""
+        if row["by_humans"]:
+            return f"{row['humans_matched']} of {count(row['n_humans'], 'human')}"
+        return "the average human" if row["verdict"] == "replaces" else "–"
+
+    def bias_in_words(self, i: int) -> str:
+        """Return the biases of a judge that its labels show; empty for none."""
+        part, name = self.differences[i], self.judges[i]
+        words = [sentences.bias_words(part.bias_of, part.bias, part.bias_error)]
+        shown = [bias.in_words() for bias in self.biases if bias.judge == name and bias.shown]
+        return "; ".join(filter(None, words + shown))
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per judge."""
         agreement, panel, rows = judge_agreement(self.answers), self.panel, []
@@ -90,9 +123,15 @@ class JudgeReport(TableResult):
             low, high = test.interval()
             half = Z * difference.excess_error
             row = {"judge": self.judges[i], "n_labels": int((self.answers.annotator == test.judge).sum())}
+            row |= fields_of(test, "verdict") | {"humans_matched": test.n_matched}
+            for name, kappa in (("kappa", self.kappas[i]), ("human_kappa", self.human_kappas[i])):
+                row |= {name: kappa.value, f"{name}_low": kappa.low, f"{name}_high": kappa.high}
+            row |= {"agreement": difference.agreement} | self._true_rates(difference)
+            row["biases"] = self.bias_in_words(i)
             row |= fields_of(test, "winning_rate", "advantage", "passed") | {"n_humans": len(test.humans)}
             row |= fields_of(test, "n_humans_left_out", "labels_needed", "pooled_difference")
             row |= {"pooled_low": low, "pooled_high": high} | fields_of(test, "pooled_p", "pooled_passed")
+            row |= fields_of(test, "by_humans", "behind_p")
             row |= fields_of(difference, "disagreement", "human_disagreement", "excess")
             row |= {"excess_low": difference.excess - half, "excess_high": difference.excess + half}
             row |= fields_of(difference, "bias_of", "bias", "bias_error")
@@ -102,6 +141,19 @@ class JudgeReport(TableResult):
                 row["vote_weight"] = float(panel.weights[i])
             rows.append(row)
         return rows
+
+    def _true_rates(self, difference: Difference) -> dict[str, float]:
+        """Return rates of agreement given a human's positive, and negative, answer; and those of a human."""
+        rates = dict[str, float]()
+        for p, name in ((1, "tpr"), (0, "tnr")) if self.positive else ():
+            value, half = (float(x[p, p]) for x in (difference.confusion, Z * difference.confusion_error))
+            rates |= {
+                name: value,
+                f"{name}_low": max(value - half, 0.0),
+                f"{name}_high": min(value + half, 1.0),
+            }
+            rates[f"human_{name}"] = float(difference.among_humans[p, p])
+        return rates
 
     def to_frame(self) -> Any:
         """Return one row per judge: ``judge``, ``winning_rate``, ``advantage``, and more."""
@@ -157,6 +209,9 @@ class JudgeReport(TableResult):
         summary |= {"label_type": self.answers.annotations.label_type, "notes": list(self.notes)}
         rates, wrong = [rate.as_row() for rate in self.rates], self.wrong_items()
         tables = {"confusion": self.confusion_rows(), "rates": rates, "wrong_items": wrong}
+        tables["biases"] = [vars(bias) for bias in self.biases]
+        tables["drifts"] = [vars(drift) | {"drifted": drift.drifted} for drift in self.drifts]
+        summary["positive"], summary["baseline"] = self.positive, baseline(self.answers)
         return summary | {"judges": self.rows(), "panel": panel} | tables
 
 
@@ -170,6 +225,7 @@ def judge_report(
     model: Model | str | None = None,
     level: float = 0.95,
     n_items: int = MAX_WRONG_ITEMS,
+    since: Any = None,
 ) -> JudgeReport:
     """Compare judges with humans: may one replace a human, how do they differ, how many votes are they worth?
 
@@ -194,8 +250,11 @@ def judge_report(
         Level of the rates' intervals.
     n_items
         Maximum number of items listed for each judge.
+    since
+        An earlier report to compare with: its file (.json) or its ``to_dict()``.
     """
     check_rules("judge_report", JUDGE_RULES, epsilon=epsilon, level=level, n_items=n_items)
+    earlier = None if since is None else read_baseline(since)
     annotations = as_annotations(labels)
     is_judge, found_by = find_judges(annotations, judges)
     answers = JudgeAnswers.of(annotations, is_judge, label_type)
@@ -212,13 +271,19 @@ def judge_report(
         notes.append("no item has labels of two humans, which the test and the panel need")
     if answers.n_repeats:
         notes.append(f"{answers.n_repeats:,} repeated labels: an annotator's most frequent one counts")
-    codes = [int(judge) for judge in answers.judges]
+    codes, counts = [int(judge) for judge in answers.judges], answers.human_counts
+    for judge in codes:
+        notes += comparison.cautions(answers, judge)
+    tests = [comparison.replacement_test(answers, judge, epsilon) for judge in codes]
     return JudgeReport(
-        answers, found_by, epsilon,
-        [comparison.replacement_test(answers, judge, epsilon) for judge in codes],
+        answers, found_by, epsilon, tests,
         [comparison.judge_difference(answers, judge) for judge in codes],
         judge_panel(answers),
         [rate for judge in codes for rate in class_rates(answers, judge, by, level)],
+        [judge_kappa(answers, answers.answers_of(judge), counts) for judge in codes],
+        [human_kappa(answers, counts[answers.answers_of(judge) >= 0]) for judge in codes],
+        [bias for judge in codes for bias in judge_biases(answers, judge)],
+        [] if earlier is None else drifts(answers, earlier),
         fitted, n_items, notes,
     )  # fmt: skip
 
