@@ -194,7 +194,7 @@ def _show_plan(planned: LabelPlan) -> None:
 
 def _write_batch(batch: Any, labels: Any, output: Path, tool: str, question: str, safe_csv: bool) -> None:
     """Write the batch as a table, or as tasks of a labelling tool."""
-    from dissensus.report.items import texts_of
+    from dissensus.labels.features import texts_of
     from dissensus.tables.write import write_tasks
 
     texts = texts_of(labels)

@@ -25,18 +25,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from dissensus.annotators.judge_detection import model_family
 from dissensus.annotators.sentences import quoted
 from dissensus.judges.answers import JudgeAnswers
 from dissensus.labels.features import texts_of
 from dissensus.labels.kinds import WINNERS
-from dissensus.numerics import Array, Mask, row_shares
+from dissensus.numerics import Array, row_shares
 
 MIN_BIAS_ITEMS = 30
 MIN_CELL_ITEMS = 10  # items with a deviation in a class, or with one option of the family
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -49,41 +48,32 @@ class Bias:
     value: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    p: float = math.nan
-    n_items: int = 0
     refused: str = ""
 
     @property
     def shown(self) -> bool:
         """True if the interval does not contain 0."""
-        return self.p < LEVEL
+        return self.low > 0 or self.high < 0
 
     def in_words(self) -> str:
-        """Return the bias as text, such as ``favours the left side by 8 points (2 to 14)``."""
+        """Return the bias as text, such as ``left side +8 points (+2 to +14)``."""
         if self.refused:
             return f"{self.by}: {self.refused}"
-        in_points = self.by != "length" or bool(self.of)
-        value, low, high = (100 * x if in_points else x for x in (self.value, self.low, self.high))
-        form, unit = (".0f", " points") if in_points else (".2f", "")
+        scale, form, unit = (100, "+.0f", " points") if self.by != "length" or self.of else (1, "+.2f", "")
+        value, low, high = (f"{scale * x:{form}}" for x in (self.value, self.low, self.high))
+        size = f"{value}{unit} ({low} to {high})"
         if not self.shown:
-            return f"{self.by}: none shown ({value:+{form}}{unit}, {low:+{form}} to {high:+{form}})"
-        if value < 0:
-            low, high = -high, -low
-        size = f"{abs(value):{form}}{unit} ({low:{form}} to {high:{form}})"
-        if self.by != "length":
-            side = "the left side" if self.by == "position" else f"options of the family {self.of}"
-            return f"{'favours' if value > 0 else 'disfavours'} {side} by {size}"
-        often = (
-            ("more often" if value > 0 else "less often") if self.of else "higher" if value > 0 else "lower"
-        )
-        return f"{quoted(self.of) + ' ' if self.of else ''}{size} {often} per doubling of the text's length"
+            return f"{self.by}: none shown, {size}"
+        if self.by == "length":
+            return f"{quoted(self.of) if self.of else 'scale'} {size} per doubling of the text’s length"
+        return f"{'left side' if self.by == 'position' else f'{self.of} options'} {size}"
 
 
 def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:
     """Yield the biases of a judge that its labels can have, or why they cannot be estimated."""
     annotations, counts, answer = answers.annotations, answers.human_counts, answers.answers_of(judge)
-    name, of = str(annotations.annotators[judge]), [""]
-    if annotations.label_type == "pairwise":
+    name, of, pairwise = str(annotations.annotators[judge]), [""], annotations.label_type == "pairwise"
+    if pairwise:
         y = np.array([[1 - WINNERS.index(str(c)) / 2] for c in annotations.classes])
     elif answers.values is None:
         y, of = np.eye(annotations.n_classes), [str(c) for c in annotations.classes]
@@ -91,35 +81,35 @@ def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:
         y = answers.values[:, None]
     both = (answer >= 0) & (counts.sum(axis=1) > 0)
     d = np.where(both[:, None], y[answer] - row_shares(counts) @ y, 0.0)
-    texts, columns = texts_of(annotations), getattr(annotations.item_table, "column_names", ())
-    if annotations.label_type != "pairwise" and texts is not None:
-        length = np.log2(np.maximum([len(text) for text in texts], 1))
-        yield slope(name, "length", of, d, length, both & (length > 0))
-    if annotations.label_type == "pairwise":
-        yield slope(name, "position", of, d, None, both)
-    if annotations.label_type == "pairwise" and {"left", "right"} <= set(columns) and model_family(name):
-        family = model_family(name)
+    texts, family = texts_of(annotations), model_family(name)
+    if pairwise:
+        yield slope(name, "position", of, d[both], np.ones((both.sum(), 1)))
+    elif texts is not None:
+        length = np.array([len(text) for text in texts], dtype=np.float64)
+        both &= length > 0
+        yield slope(name, "length", of, d[both], with_intercept(np.log2(length[both])))
+    if pairwise and family and {"left", "right"} <= set(getattr(annotations.item_table, "column_names", ())):
         left, right = (
             np.array([model_family(option) == family for option in annotations.item_column(side)], float)
             for side in ("left", "right")
         )
-        yield slope(name, "family", [family], d, left - right, both)
+        yield slope(name, "family", [family], d[both], with_intercept((left - right)[both]))
 
 
-def slope(judge: str, by: str, of: list[str], d: Array, z: Array | None, used: Mask) -> Bias:
-    """Return the slope of deviations (items, k) on z, or their mean; of several, that with the largest t."""
-    d, n = d[used], int(used.sum())
-    X = np.ones((n, 1)) if z is None else np.column_stack([np.ones(n), z[used]])
-    cells = (np.abs(d) > 1e-12).sum(axis=0)
-    present = {"items with labels of the judge and of humans": (n, MIN_BIAS_ITEMS)}
-    if by == "family":
-        present[f"of these with one option of the family {of[0]}"] = int((X[:, 1] != 0).sum()), MIN_CELL_ITEMS
-    present["of these where the judge differs from humans"] = int(cells.max(initial=0)), MIN_CELL_ITEMS
-    for subject, (there, needed) in present.items():
-        if there < needed:
-            return Bias(judge, by, n_items=n, refused=f"needs {needed} {subject}; there are {there}")
-    if z is not None and np.ptp(X[:, 1]) == 0:
-        return Bias(judge, by, n_items=n, refused=f"the {by} is the same for all items")
+def with_intercept(z: Array) -> Array:
+    """Return (items, 2) covariates."""
+    return np.column_stack([np.ones(len(z)), z])
+
+
+def slope(judge: str, by: str, of: list[str], d: Array, X: Array) -> Bias:
+    """Return the last coefficient of deviations (items, k) on X; of several, that with the largest t."""
+    n, cells = len(d), (np.abs(d) > 1e-12).sum(axis=0)
+    telling = min(cells.max(initial=0), (X[:, -1] != 0).sum())
+    if n < MIN_BIAS_ITEMS or telling < MIN_CELL_ITEMS or np.linalg.matrix_rank(X) < X.shape[1]:
+        needed = (
+            f"needs {MIN_BIAS_ITEMS} items with labels of humans, {MIN_CELL_ITEMS} of them with a difference"
+        )
+        return Bias(judge, by, refused=f"{needed}; there are {n} and {telling}")
     columns = np.flatnonzero(cells >= MIN_CELL_ITEMS)
     # β = (X'X)⁻¹ X'd, of which the last row is Σ_m w_m d_m; HC3: Σ_m (w_m e_m / (1 − h_m))²
     projection = np.linalg.solve(X.T @ X, X.T)
@@ -127,10 +117,7 @@ def slope(judge: str, by: str, of: list[str], d: Array, z: Array | None, used: M
     leverage = np.minimum((X.T * projection).sum(axis=0), 1 - 1e-9)
     values = projection[-1] @ d[:, columns]
     errors = np.sqrt((projection[-1] / (1 - leverage)) ** 2 @ residuals**2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.nan_to_num(np.abs(values) / errors, nan=0.0)
-    most, freedom = int(ratios.argmax()), n - X.shape[1]
+    most = int((np.abs(values) / np.maximum(errors, 1e-12)).argmax())
     n_tests = len(columns) if d.shape[1] > 2 else 1  # the deviations of two classes are one
-    p = min(1.0, n_tests * 2 * float(stdtr(freedom, -ratios[most])))
-    value, half = float(values[most]), float(stdtrit(freedom, 1 - LEVEL / 2 / n_tests) * errors[most])
-    return Bias(judge, by, of[int(columns[most])], value, value - half, value + half, p, n)
+    value, half = float(values[most]), float(stdtrit(n - X.shape[1], 1 - 0.025 / n_tests) * errors[most])
+    return Bias(judge, by, of[int(columns[most])], value, value - half, value + half)

@@ -90,24 +90,26 @@ class Replacement:
             return "replaces"
         return "no" if self.behind_p < FALSE_DISCOVERY_RATE else "nearly"
 
-    def what_settles(self) -> str:
-        """Return how many further labels would let the judge pass, as text."""
+    @property
+    def as_good_as(self) -> str:
+        """Number of humans than whom the judge is at least as good, or the average human."""
+        if self.by_humans:
+            return f"{self.winning_rate * len(self.humans):.0f} of {len(self.humans)} humans"
+        return "the average human" if self.verdict == "replaces" else "–"
+
+    @property
+    def settled_by(self) -> str:
+        """Further labels that would let the judge pass, as text."""
         if not self.verdict:
-            return f"only {self.n_items} of {MIN_ITEMS} items that a verdict needs have labels of two humans"
+            return f"only {self.n_items} of the {MIN_ITEMS} items for a verdict have labels of two humans"
         if self.verdict == "replaces":
             return "no further labels are needed"
         if math.isinf(self.labels_needed):
             return "more labels would not help: it is behind the humans by more than the tolerance"
         number = "a few" if self.labels_needed < 10 else f"about {self.labels_needed:,.0f}"
-        number += " more labels of humans"
-        if self.verdict == "no":
-            return f"it is behind the humans; {number} could show that it is so by less than the tolerance"
-        return f"{number} would show that it replaces one, if the differences stay as they are"
-
-    @property
-    def n_matched(self) -> int:
-        """Number of tested humans than whom the judge is at least as good."""
-        return round(self.winning_rate * len(self.humans)) if len(self.humans) else 0
+        if self.verdict == "nearly":
+            return f"{number} more labels of humans would show that it replaces one, if this remains"
+        return f"it is behind; {number} more labels of humans could show that this is within the tolerance"
 
     @property
     def passed(self) -> bool:
@@ -145,21 +147,15 @@ def replacement_test(answers: JudgeAnswers, judge: int, epsilon: float) -> Repla
     mean = float(difference.mean()) if len(difference) else math.nan
     p = float(t_test_below(mean, error, freedom, epsilon))
     by_humans = len(tested) > 0 and 2 * n[tested].sum() >= len(human)
-    if by_humans:
-        needed = 0.0 if winning_rate >= PASSING_RATE else labels_needed(means, deviations, n[tested], epsilon)
-        # every row its own cluster: errors by item only
-        rows = n[human] >= MIN_ITEMS
-        behind = (
-            float(difference[rows].mean()),
-            *clustered_error(difference[rows], np.arange(rows.sum()), item[rows]),
-        )
-    else:
-        # one comparison, with an error proportional to 1 / √labels
-        E = np.array([len(difference)])
-        spread = np.array([mean]), error * np.sqrt(E), E
-        needed = 0.0 if p < FALSE_DISCOVERY_RATE else labels_needed(*spread, epsilon) if E[0] else math.nan
-        behind = mean, error, freedom
-    behind_p = float(1 - t_test_below(*behind, 0.0))
+    sample = np.array([mean]), error * np.sqrt([len(human)]), np.array([len(human)])
+    rows, clusters = n[human] >= 0, human
+    if by_humans:  # about these humans: every row is a cluster, so that only items are random
+        rows, clusters = n[human] >= MIN_ITEMS, np.arange(len(human), dtype=human.dtype)
+        sample = means, deviations, n[tested]
+    decided = winning_rate >= PASSING_RATE if by_humans else p < FALSE_DISCOVERY_RATE
+    needed = 0.0 if decided else labels_needed(*sample, epsilon)
+    behind = clustered_error(difference[rows], clusters[rows], item[rows])
+    behind_p = float(1 - t_test_below(difference[rows].mean() if len(human) else math.nan, *behind, 0.0))
     published = judge, winning_rate, advantage, tested, p_values, n_left_out
     pooled = mean, error, p, freedom
     return Replacement(*published, *pooled, needed, len(np.unique(item)), by_humans, behind_p)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -38,7 +38,7 @@ from dissensus.numerics import Array, Indices
 MIN_NEW_ITEMS = 30
 TIGHTEST = 500  # new items at which the boundary is narrowest
 ALPHA = 0.05
-U = 8.212  # solves u = log(1 + u) + 2 log(1/α)
+TIGHTEST_RATIO = 8.212  # solves u = log(1 + u) + 2 log(1/α)
 
 
 @dataclass(frozen=True)
@@ -68,75 +68,58 @@ class Drift:
 
 def read_baseline(source: Any) -> Mapping[str, Any]:
     """Return the baseline in an earlier report: a file that ``dissensus judges -o`` wrote, or its content."""
-    if not isinstance(source, Mapping):
-        try:
-            source = json.loads(Path(source).read_text(encoding="utf-8"))
-        except ValueError:
-            source = {}
-    if not isinstance(source, Mapping) or not isinstance(source.get("baseline"), Mapping):
+    try:
+        report = source if isinstance(source, Mapping) else json.loads(Path(source).read_text("utf-8"))
+        return cast("Mapping[str, Any]", report["baseline"])
+    except (ValueError, KeyError, TypeError):
         remedy = "give the .json file that dissensus judges -o wrote"
-        raise DataError(f"{setting('since')} is not an earlier comparison of judges; {remedy}")
-    return cast("Mapping[str, Any]", source["baseline"])
+        raise DataError(f"{setting('since')} is not an earlier comparison of judges; {remedy}") from None
 
 
 def scores(answers: JudgeAnswers, judge: int, scale: float) -> tuple[Indices, Array, Array]:
-    """Return the items that the judge and humans answered, its agreement, and that of two humans (or NaN).
-
-    Disagreement is in units of the square of ``scale``: the range of the classes may grow as labels arrive.
-    """
-    answer, counts = answers.answers_of(judge), answers.human_counts
+    """Return the items that the judge and humans answered, its agreement, and that of two humans (or NaN)."""
+    answer, counts, e = answers.answers_of(judge), answers.human_counts, coordinates(answers, scale)
     items = np.flatnonzero((answer >= 0) & (counts.sum(axis=1) > 0))
-    unit = (scale_range(answers) / scale) ** 2 if answers.annotations.label_type == "numeric" else 1.0
-    e = coordinates(answers, exact=True)
-    agreement = 1 - unit * judge_disagreement(e, answer[items], counts[items])[0]
-    return items, agreement, 1 - unit * human_disagreement(e, counts[items])[0]
+    agreement = 1 - judge_disagreement(e, answer[items], counts[items])[0]
+    return items, agreement, 1 - human_disagreement(e, counts[items])[0]
 
 
 def baseline(answers: JudgeAnswers) -> dict[str, Any]:
     """Return what a later report needs: the items, and number, mean and variance of each judge's scores."""
-    judges, scored = dict[str, Any](), np.zeros(answers.annotations.n_items, dtype=bool)
-    scale = scale_range(answers)
-    for judge in answers.judges:
+    judges, scale, scored = dict[str, Any](), scale_range(answers), set[str]()
+    for name, judge in zip(answers.names, answers.judges, strict=True):
         items, agreement, human = scores(answers, int(judge), scale)
-        scored[items] = True
+        scored |= set(map(str, answers.annotations.items[items]))
         two = np.isfinite(human)
         excess = two.sum() >= max(MIN_NEW_ITEMS, len(two) / 2)
         values = (agreement - human)[two] if excess else agreement
         if len(values) >= MIN_NEW_ITEMS:
-            moments = {"n_items": len(values), "mean": float(values.mean()), "variance": float(values.var())}
-            name = str(answers.annotations.annotators[judge])
-            judges[name] = moments | {"score": "excess" if excess else "agreement"}
-    names = [str(item) for item in answers.annotations.items[scored]]
-    return {"items": names, "scale": scale, "judges": judges}
+            judges[name] = {"score": "excess" if excess else "agreement", "n_items": float(len(values))}
+            judges[name] |= {"mean": float(values.mean()), "variance": float(values.var())}
+    return {"items": sorted(scored), "scale": scale, "judges": judges}
 
 
-def drifts(answers: JudgeAnswers, earlier: Mapping[str, Any]) -> list[Drift]:
+def drifts(answers: JudgeAnswers, earlier: Mapping[str, Any]) -> Iterator[Drift]:
     """Compare the judges with a ``baseline``; judges that it lacks are left out."""
-    old_items, result = set(earlier["items"]), list[Drift]()
-    for judge in answers.judges:
-        name = str(answers.annotations.annotators[judge])
-        before = earlier["judges"].get(name)
-        if before is None:
+    old_items = set(earlier["items"])
+    is_new = np.array([str(item) not in old_items for item in answers.annotations.items], dtype=bool)
+    for name, judge in zip(answers.names, answers.judges, strict=True):
+        if (before := earlier["judges"].get(name)) is None:
             continue
         items, agreement, human = scores(answers, int(judge), earlier["scale"])
-        values = agreement - human if before["score"] == "excess" else agreement
-        new = np.array([str(item) not in old_items for item in answers.annotations.items[items]], dtype=bool)
-        values = values[new & np.isfinite(values)]
-        change = reach = math.nan
-        if len(values):
-            sums = len(values), float(values.sum()), float((values**2).sum())
-            change, reach = (float(x) for x in change_and_reach(before, *sums))
-        result.append(Drift(name, len(values), before["score"], change, reach))
-    return result
+        values = (agreement - human if before["score"] == "excess" else agreement)[is_new[items]]
+        values = values[np.isfinite(values)]
+        sums = len(values), float(values.sum()), float((values**2).sum())
+        change, reach = change_and_reach(before, *sums) if len(values) else (math.nan, math.nan)
+        yield Drift(name, len(values), before["score"], float(change), float(reach))
 
 
 def change_and_reach(before: Mapping[str, Any], t: Any, total: Any, squares: Any) -> tuple[Any, Any]:
     """Return x̄_t − x̄₀ and the boundary, from the number, sum and sum of squares of the new scores."""
     n0, mean0 = before["n_items"], before["mean"]
-    both = mean0 * n0 + total
-    variance = (n0 * (before["variance"] + mean0**2) + squares) / (n0 + t) - (both / (n0 + t)) ** 2
-    variance = np.maximum(variance, 0.0)
-    v, rho = variance * (1 / t + 1 / n0), variance * (1 / TIGHTEST + 1 / n0) / U
-    # √((v + ρ) (log((v + ρ) / ρ) + 2 log(1/α))); v / ρ does not depend on σ²
-    ratio = (1 / t + 1 / n0) / (1 / TIGHTEST + 1 / n0) * U
-    return total / t - mean0, np.sqrt((v + rho) * (np.log1p(ratio) + 2 * math.log(1 / ALPHA)))
+    mean = (mean0 * n0 + total) / (n0 + t)
+    variance = (n0 * (before["variance"] + mean0**2) + squares) / (n0 + t) - mean**2
+    # √((v + ρ) (log((v + ρ) / ρ) + 2 log(1/α))), with v = σ² a and ρ = σ² b
+    a, b = 1 / t + 1 / n0, (1 / TIGHTEST + 1 / n0) / TIGHTEST_RATIO
+    reach = np.sqrt(np.maximum(variance, 0.0) * (a + b) * (np.log1p(a / b) - 2 * math.log(ALPHA)))
+    return total / t - mean0, reach

@@ -44,14 +44,15 @@ def scale_range(answers: JudgeAnswers) -> float:
     return 1.0 if answers.values is None else max(float(np.ptp(answers.values)), 1e-300)
 
 
-def coordinates(answers: JudgeAnswers, *, exact: bool = False) -> Array:
+def coordinates(answers: JudgeAnswers, exact_scale: float | None = None) -> Array:
     """Return (classes, dimensions) e, with distances of 1 between nominal classes, or ends of a scale.
 
-    With ``exact``, only equal answers agree, also on an ordered scale (but not for numbers).
+    With ``exact_scale``, only equal answers agree, also on an ordered scale; numbers are in this unit.
     """
-    if answers.values is None or (exact and answers.annotations.label_type != "numeric"):
+    exact = exact_scale is not None and answers.annotations.label_type != "numeric"
+    if answers.values is None or exact:
         return np.eye(answers.annotations.n_classes) / math.sqrt(2)
-    return answers.values[:, None] / scale_range(answers)
+    return answers.values[:, None] / (exact_scale or scale_range(answers))
 
 
 def judge_kappa(answers: JudgeAnswers, answer: Codes, counts: NDArray[np.int64]) -> Kappa:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +90,7 @@ class JudgeReport(TableResult):
     @property
     def judges(self) -> list[str]:
         """Ids of the judges."""
-        return [str(self.answers.annotations.annotators[judge]) for judge in self.answers.judges]
+        return self.answers.names
 
     @property
     def n_humans(self) -> int:
@@ -103,19 +103,6 @@ class JudgeReport(TableResult):
         classes = self.answers.annotations.classes
         return str(classes[1]) if len(classes) == 2 and self.model is not None else ""
 
-    def as_good_as(self, row: Mapping[str, Any]) -> str:
-        """Return than how many humans the judge of a row is at least as good."""
-        if row["by_humans"]:
-            return f"{row['humans_matched']} of {count(row['n_humans'], 'human')}"
-        return "the average human" if row["verdict"] == "replaces" else "–"
-
-    def bias_in_words(self, i: int) -> str:
-        """Return the biases of a judge that its labels show; empty for none."""
-        part, name = self.differences[i], self.judges[i]
-        words = [sentences.bias_words(part.bias_of, part.bias, part.bias_error)]
-        shown = [bias.in_words() for bias in self.biases if bias.judge == name and bias.shown]
-        return "; ".join(filter(None, words + shown))
-
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per judge."""
         agreement, panel, rows = judge_agreement(self.answers), self.panel, []
@@ -123,11 +110,18 @@ class JudgeReport(TableResult):
             low, high = test.interval()
             half = Z * difference.excess_error
             row = {"judge": self.judges[i], "n_labels": int((self.answers.annotator == test.judge).sum())}
-            row |= fields_of(test, "verdict") | {"humans_matched": test.n_matched}
+            row |= fields_of(test, "verdict", "as_good_as", "settled_by")
             for name, kappa in (("kappa", self.kappas[i]), ("human_kappa", self.human_kappas[i])):
                 row |= {name: kappa.value, f"{name}_low": kappa.low, f"{name}_high": kappa.high}
-            row |= {"agreement": difference.agreement} | self._true_rates(difference)
-            row["biases"] = self.bias_in_words(i)
+            row["agreement"] = difference.agreement
+            for pair in comparison.confusion_rows(self.answers, difference) if self.positive else ():
+                if pair["human"] == pair["answer"]:
+                    name = "tpr" if pair["human"] == self.positive else "tnr"
+                    row |= {name: pair["chance"], f"{name}_low": pair["low"], f"{name}_high": pair["high"]}
+                    row[f"human_{name}"] = pair["among_humans"]
+            biases = [bias.in_words() for bias in self.biases if bias.judge == row["judge"] and bias.shown]
+            words = sentences.bias_words(difference.bias_of, difference.bias, difference.bias_error)
+            row["biases"] = "; ".join(filter(None, [words, *biases]))
             row |= fields_of(test, "winning_rate", "advantage", "passed") | {"n_humans": len(test.humans)}
             row |= fields_of(test, "n_humans_left_out", "labels_needed", "pooled_difference")
             row |= {"pooled_low": low, "pooled_high": high} | fields_of(test, "pooled_p", "pooled_passed")
@@ -141,19 +135,6 @@ class JudgeReport(TableResult):
                 row["vote_weight"] = float(panel.weights[i])
             rows.append(row)
         return rows
-
-    def _true_rates(self, difference: Difference) -> dict[str, float]:
-        """Return rates of agreement given a human's positive, and negative, answer; and those of a human."""
-        rates = dict[str, float]()
-        for p, name in ((1, "tpr"), (0, "tnr")) if self.positive else ():
-            value, half = (float(x[p, p]) for x in (difference.confusion, Z * difference.confusion_error))
-            rates |= {
-                name: value,
-                f"{name}_low": max(value - half, 0.0),
-                f"{name}_high": min(value + half, 1.0),
-            }
-            rates[f"human_{name}"] = float(difference.among_humans[p, p])
-        return rates
 
     def to_frame(self) -> Any:
         """Return one row per judge: ``judge``, ``winning_rate``, ``advantage``, and more."""
@@ -200,19 +181,19 @@ class JudgeReport(TableResult):
         """Return everything as plain values."""
         panel: dict[str, Any] | None = None
         if self.panel is not None:
-            panel = {"n_judges": len(self.panel.judges)}
+            panel = {"n_judges": len(self.panel.judges), "says": self.panel.in_words(self.judges)}
             panel |= fields_of(self.panel, "n_items", "effective_votes", "low", "high")
             panel["groups"] = [[self.judges[i] for i in group] for group in self.panel.groups]
             panel["correlation"] = self.panel.correlation.tolist()
             panel["weights"] = self.panel.weights.tolist()
-        summary = fields_of(self, "found_by", "epsilon", "n_humans") | {"min_items": MIN_ITEMS}
+        summary = fields_of(self, "found_by", "epsilon", "n_humans", "positive") | {"min_items": MIN_ITEMS}
         summary |= {"label_type": self.answers.annotations.label_type, "notes": list(self.notes)}
         rates, wrong = [rate.as_row() for rate in self.rates], self.wrong_items()
         tables = {"confusion": self.confusion_rows(), "rates": rates, "wrong_items": wrong}
-        tables["biases"] = [vars(bias) for bias in self.biases]
-        tables["drifts"] = [vars(drift) | {"drifted": drift.drifted} for drift in self.drifts]
-        summary["positive"], summary["baseline"] = self.positive, baseline(self.answers)
-        return summary | {"judges": self.rows(), "panel": panel} | tables
+        tables["biases"] = [vars(bias) | {"words": bias.in_words()} for bias in self.biases]
+        tables["drifts"] = [vars(drift) | {"words": drift.in_words()} for drift in self.drifts]
+        summary |= {"judges": self.rows(), "panel": panel}
+        return summary | tables | {"baseline": baseline(self.answers)}
 
 
 def judge_report(
@@ -283,7 +264,7 @@ def judge_report(
         [judge_kappa(answers, answers.answers_of(judge), counts) for judge in codes],
         [human_kappa(answers, counts[answers.answers_of(judge) >= 0]) for judge in codes],
         [bias for judge in codes for bias in judge_biases(answers, judge)],
-        [] if earlier is None else drifts(answers, earlier),
+        [] if earlier is None else list(drifts(answers, earlier)),
         fitted, n_items, notes,
     )  # fmt: skip
 
