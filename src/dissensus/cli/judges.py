@@ -111,7 +111,8 @@ def unmet_lines(report: JudgeReport, name: str, sign: str, bound: float) -> Iter
         elif value != value:
             yield f"{row['judge']}: {name} cannot be computed"
         elif value < bound or (sign == ">" and value == bound):
-            yield f"{row['judge']}: {name} {value:.2f} is {bound - value:.2g} below {bound:g}"
+            short = f"{bound - value:.2g} below" if value < bound else "not above"
+            yield f"{row['judge']}: {name} {value:.2f} is {short} {bound:g}"
 
 
 def _show(report: JudgeReport, by: str | None, verbose: bool) -> None:

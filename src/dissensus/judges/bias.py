@@ -106,9 +106,7 @@ def slope(judge: str, by: str, of: list[str], d: Array, X: Array) -> Bias:
     n, cells = len(d), (np.abs(d) > 1e-12).sum(axis=0)
     telling = min(cells.max(initial=0), (X[:, -1] != 0).sum())
     if n < MIN_BIAS_ITEMS or telling < MIN_CELL_ITEMS or np.linalg.matrix_rank(X) < X.shape[1]:
-        needed = (
-            f"needs {MIN_BIAS_ITEMS} items with labels of humans, {MIN_CELL_ITEMS} of them with a difference"
-        )
+        needed = f"needs {MIN_BIAS_ITEMS} items with labels of humans, {MIN_CELL_ITEMS} with a difference"
         return Bias(judge, by, refused=f"{needed}; there are {n} and {telling}")
     columns = np.flatnonzero(cells >= MIN_CELL_ITEMS)
     # β = (X'X)⁻¹ X'd, of which the last row is Σ_m w_m d_m; HC3: Σ_m (w_m e_m / (1 − h_m))²

@@ -146,7 +146,7 @@ def replacement_test(answers: JudgeAnswers, judge: int, epsilon: float) -> Repla
     error, freedom = clustered_error(difference, human, item)
     mean = float(difference.mean()) if len(difference) else math.nan
     p = float(t_test_below(mean, error, freedom, epsilon))
-    by_humans = len(tested) > 0 and 2 * n[tested].sum() >= len(human)
+    by_humans = bool(len(tested) > 0 and 2 * n[tested].sum() >= len(human))
     sample = np.array([mean]), error * np.sqrt([len(human)]), np.array([len(human)])
     rows, clusters = n[human] >= 0, human
     if by_humans:  # about these humans: every row is a cluster, so that only items are random
