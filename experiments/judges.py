@@ -172,8 +172,8 @@ def bias_alarms(labels: ds.Annotations, judge: str, n_samples: int = N_SUBSAMPLE
         drawn = drawn[several[answers.item[drawn]]]
         annotator = answers.annotator.copy()
         annotator[drawn] = code
-        columns = (column[rows] for column in (answers.item, annotator, answers.label))
-        sample = JudgeAnswers(labels, answers.is_judge, *columns, 0)
+        item, label = answers.item[rows], answers.label[rows]
+        sample = JudgeAnswers(labels, answers.is_judge, item, annotator[rows], label, 0)
         for bias in judge_biases(sample, code):
             alarms.setdefault(bias.by, []).append(bias.shown)
     return {by: float(np.mean(shown)) for by, shown in alarms.items()}

@@ -589,10 +589,7 @@ def describe_test(epsilon: float, nominal: bool) -> str:
     """Explain the alternative annotator test and the columns of its table."""
     score = "agreement with" if nominal else "root mean squared difference from"
     return (
-        f"Each human is left out in turn and compared with the judge by {score} the remaining humans. The "
-        f"winning rate is the share of humans whom the judge matches or beats, with a bonus ε = {epsilon:g} "
-        "for its lower cost; a judge passes at 0.5. The advantage is the probability that the judge is at "
-        "least as close to the remaining humans as the human left out. The pooled difference (human minus "
-        "judge) uses all labels at once: if it is significantly below ε, the judge may replace the average "
-        "human."
+        f"Each human is left out in turn and compared with the judge by {score} the remaining humans. "
+        f"Winning rate: share of humans whom it matches or beats, with ε = {epsilon:g} for its lower cost. "
+        "Advantage: chance of being as close to the others. Pooled difference: human minus judge."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
@@ -18,9 +18,17 @@ from dissensus.progress import shown
 if TYPE_CHECKING:
     from dissensus.judges.report import JudgeReport
 
-KAPPAS = ("kappa", "human_kappa")
 ERRORS_PER_JUDGE = 3  # rows of the table of errors
 RATES_SHOWN = 40  # rows of the table of rates
+TEST_COLUMNS = (
+    "judge", "winning_rate", "advantage", "n_humans", "n_humans_left_out", "pooled_difference", "pooled_low",
+    "pooled_high", "disagreement", "human_disagreement", "settled_by",
+)  # fmt: skip
+RATE_COLUMNS = (
+    "judge", "group", "class", "n_human_items", "n_items", "judge_share", "ppi", "ppi_low", "ppi_high",
+    "rogan_gladen", "humans_alone", "refused",
+)  # fmt: skip
+ERROR_COLUMNS = ("judge", "item", "answer", "human_answer", "share_as_judge", "n_human_labels")
 
 
 @opt.command(
@@ -40,14 +48,10 @@ def judges(
         str | None, option("COLUMN", "Also estimate class shares for each value of this column of --items.")
     ] = None,
     since: Annotated[Path | None, option("FILE", "Earlier output (.json): name judges that drifted.")] = None,
-    require: Annotated[
-        list[str], option("RULE", "'kappa>=0.6' (tpr, tnr, agreement), replaces or stable; repeatable.")
-    ] = [],
-    output: Annotated[
-        Path | None, option("FILE", "Page (.html), all results (.json), or table.", "--output", "-o")
-    ] = None,
+    require: Annotated[list[str], option("RULE", "'kappa>=0.6', replaces or stable; repeatable.")] = [],
+    output: Annotated[Path | None, option("FILE", "A .html page, .json or table.", "--output", "-o")] = None,
     as_json: opt.Json = False,
-    verbose: Annotated[bool, option(None, "Also print tests, panel, shares, errors.", "--verbose")] = False,
+    verbose: Annotated[bool, option(None, "Also print tests, biases and errors.", "--verbose")] = False,
 ) -> None:
     """Compare language models with human annotators.
 
@@ -117,17 +121,16 @@ def unmet_lines(report: JudgeReport, name: str, sign: str, bound: float) -> Iter
 
 def _show(report: JudgeReport, by: str | None, verbose: bool) -> None:
     """Print one line per judge, what has drifted and, if ``verbose``, everything else."""
-    from dissensus.annotators.sentences import quoted, verdict_sentence
+    from dissensus.annotators.sentences import describe_test, quoted, verdict_sentence
 
     title = f"{count(len(report.judges), 'judge')} ({report.found_by}), {count(report.n_humans, 'human')}"
-    lines = list[list[Any]]()
+    rows, lines, rates = report.rows(), list[list[Any]](), ["tpr", "tnr"] if report.positive else []
     if not report.n_humans:
-        lines = [[row["judge"], row["n_labels"], row["agreement_with_judges"]] for row in report.rows()]
-        show_table(title, ["judge", "labels", "agreement with other judges"], lines)
+        _show_rows(title, ["judge", "n_labels", "agreement_with_judges"], rows)
         return
-    rates = [name for name in ("tpr", "tnr") if report.positive]
-    for row in report.rows():
-        cells = [row["judge"], row["verdict"] or "–", row["as_good_as"], *map(interval_of(row), KAPPAS)]
+    for row in rows:
+        kappas = [_figure(row, name) for name in ("kappa", "human_kappa")]
+        cells = [row["judge"], row["verdict"] or "–", row["as_good_as"], *kappas]
         cells += [f"{row[name]:.2f} ({row[f'human_{name}']:.2f})" for name in rates]
         lines.append([*cells, row["biases"] or "none shown"])
     kappa = "κ" if report.answers.values is None else "weighted κ"
@@ -139,57 +142,27 @@ def _show(report: JudgeReport, by: str | None, verbose: bool) -> None:
     say(*(drift.in_words() for drift in report.drifts))
     if not verbose:
         return
-    _show_test(report)
+    _show_rows(describe_test(report.epsilon, report.answers.values is None), TEST_COLUMNS, rows)
     say(*(f"{bias.judge}: {bias.in_words()}" for bias in report.biases))
     if report.panel is not None:
         say(report.panel.in_words(report.judges))
     if by is not None or any(rate.n_items > rate.n_human_items for rate in report.rates):
-        _show_rates(report)
-    _show_errors(report)
+        shares = [rate.as_row() for rate in report.rates[:RATES_SHOWN]]
+        shown = f"{len(shares)} of {len(report.rates):,} rows"
+        _show_rows(f"Class shares that humans would give (95 % intervals), {shown}", RATE_COLUMNS, shares)
+    by_judge = groupby(report.wrong_items(), key=itemgetter("judge"))
+    errors = [row for _, group in by_judge for row in islice(group, ERRORS_PER_JUDGE)]
+    if errors:
+        _show_rows(f"Clearest errors, up to {ERRORS_PER_JUDGE} per judge", ERROR_COLUMNS, errors)
 
 
-def interval_of(row: dict[str, Any]) -> Callable[[str], str]:
-    """Return a function that formats an estimate of the row with its interval."""
-
-    def text(name: str) -> str:
-        value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-        ends = f" ({low:.2f} – {high:.2f})" if low == low else ""
-        return "–" if value != value else f"{value:.2f}{ends}"
-
-    return text
+def _figure(row: dict[str, Any], name: str) -> str:
+    """Format an estimate of a row with its interval."""
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return "–" if value != value else f"{value:.2f}" + (f" ({low:.2f} – {high:.2f})" if low == low else "")
 
 
-def _show_test(report: JudgeReport) -> None:
-    """Print both tests of each judge, and what further labels would settle."""
-    from dissensus.annotators.sentences import describe_test
-
-    names = ["judge", "winning_rate", "advantage", "n_humans", "n_humans_left_out"]
-    names += ["pooled_difference", "pooled_low", "pooled_high", "settled_by"]
-    rows = [[row[name] for name in names] for row in report.rows()]
-    title = describe_test(report.epsilon, report.answers.values is None)
-    show_table(title, [name.replace("_", " ") for name in names], rows)
-
-
-def _show_rates(report: JudgeReport) -> None:
-    """Print the share of each class that humans would give, estimated with the judge's labels."""
-
-    rows = []
-    for rate in report.rates[:RATES_SHOWN]:
-        estimates = map(interval_of(rate.as_row()), ("ppi", "rogan_gladen", "humans_alone"))
-        sizes = [rate.n_human_items, rate.n_items]
-        rows.append([rate.judge, rate.group or "all", rate.class_name, *sizes, *estimates, rate.ppi.refused])
-    columns = ["judge", "items", "class", "human items", "judge items"]
-    columns += ["PPI++", "Rogan–Gladen", "humans only", ""]
-    title = f"Class shares that humans would give (95 % intervals), {len(rows)} of {len(report.rates):,} rows"
-    show_table(title, columns, rows)
-
-
-def _show_errors(report: JudgeReport) -> None:
-    """Print the items on which each judge is most clearly wrong."""
-    names = ("judge", "item", "answer", "human_answer", "share_as_judge", "n_human_labels")
-    rows: list[list[Any]] = []
-    for _, errors in groupby(report.wrong_items(), key=itemgetter("judge")):
-        rows += [[row[name] for name in names] for row in islice(errors, ERRORS_PER_JUDGE)]
-    columns = ["judge", "item", "judge says", "humans say", "humans who agree (estimated)", "human labels"]
-    if rows:
-        show_table(f"Clearest errors, up to {ERRORS_PER_JUDGE} per judge", columns, rows)
+def _show_rows(title: str, names: Sequence[str], rows: list[dict[str, Any]]) -> None:
+    """Print some columns of rows."""
+    cells = [[row[name] for name in names] for row in rows]
+    show_table(title, [name.replace("_", " ") for name in names], cells)

@@ -87,34 +87,27 @@ def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:
     elif texts is not None:
         length = np.array([len(text) for text in texts], dtype=np.float64)
         both &= length > 0
-        yield slope(name, "length", of, d[both], with_intercept(np.log2(length[both])))
+        yield slope(name, "length", of, d[both], np.vander(np.log2(length[both]), 2))
     if pairwise and family and {"left", "right"} <= set(getattr(annotations.item_table, "column_names", ())):
-        left, right = (
-            np.array([model_family(option) == family for option in annotations.item_column(side)], float)
-            for side in ("left", "right")
-        )
-        yield slope(name, "family", [family], d[both], with_intercept((left - right)[both]))
-
-
-def with_intercept(z: Array) -> Array:
-    """Return (items, 2) covariates."""
-    return np.column_stack([np.ones(len(z)), z])
+        sides = (annotations.item_column(side) for side in ("left", "right"))
+        left, right = (np.array([float(model_family(x) == family) for x in options]) for options in sides)
+        yield slope(name, "family", [family], d[both], np.vander((left - right)[both], 2))
 
 
 def slope(judge: str, by: str, of: list[str], d: Array, X: Array) -> Bias:
-    """Return the last coefficient of deviations (items, k) on X; of several, that with the largest t."""
+    """Return the first coefficient of deviations (items, k) on X; of several, that with the largest t."""
     n, cells = len(d), (np.abs(d) > 1e-12).sum(axis=0)
-    telling = min(cells.max(initial=0), (X[:, -1] != 0).sum())
+    telling = min(cells.max(initial=0), (X[:, 0] != 0).sum())
     if n < MIN_BIAS_ITEMS or telling < MIN_CELL_ITEMS or np.linalg.matrix_rank(X) < X.shape[1]:
         needed = f"needs {MIN_BIAS_ITEMS} items with labels of humans, {MIN_CELL_ITEMS} with a difference"
         return Bias(judge, by, refused=f"{needed}; there are {n} and {telling}")
     columns = np.flatnonzero(cells >= MIN_CELL_ITEMS)
-    # β = (X'X)⁻¹ X'd, of which the last row is Σ_m w_m d_m; HC3: Σ_m (w_m e_m / (1 − h_m))²
+    # β = (X'X)⁻¹ X'd, of which the first row is Σ_m w_m d_m; HC3: Σ_m (w_m e_m / (1 − h_m))²
     projection = np.linalg.solve(X.T @ X, X.T)
     residuals = d[:, columns] - X @ (projection @ d[:, columns])
     leverage = np.minimum((X.T * projection).sum(axis=0), 1 - 1e-9)
-    values = projection[-1] @ d[:, columns]
-    errors = np.sqrt((projection[-1] / (1 - leverage)) ** 2 @ residuals**2)
+    values = projection[0] @ d[:, columns]
+    errors = np.sqrt((projection[0] / (1 - leverage)) ** 2 @ residuals**2)
     most = int((np.abs(values) / np.maximum(errors, 1e-12)).argmax())
     n_tests = len(columns) if d.shape[1] > 2 else 1  # the deviations of two classes are one
     value, half = float(values[most]), float(stdtrit(n - X.shape[1], 1 - 0.025 / n_tests) * errors[most])

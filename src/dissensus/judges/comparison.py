@@ -142,7 +142,6 @@ def replacement_test(answers: JudgeAnswers, judge: int, epsilon: float) -> Repla
     winning_rate = float(benjamini_yekutieli(p_values).mean()) if len(tested) else math.nan
     win_shares = np.bincount(human, judge_wins, minlength=len(n))[tested] / n[tested]
     advantage = float(win_shares.mean()) if len(tested) else math.nan
-    n_left_out = int(((n > 0) & (n < MIN_ITEMS)).sum())
     error, freedom = clustered_error(difference, human, item)
     mean = float(difference.mean()) if len(difference) else math.nan
     p = float(t_test_below(mean, error, freedom, epsilon))
@@ -156,9 +155,10 @@ def replacement_test(answers: JudgeAnswers, judge: int, epsilon: float) -> Repla
     needed = 0.0 if decided else labels_needed(*sample, epsilon)
     behind = clustered_error(difference[rows], clusters[rows], item[rows])
     behind_p = float(1 - t_test_below(difference[rows].mean() if len(human) else math.nan, *behind, 0.0))
-    published = judge, winning_rate, advantage, tested, p_values, n_left_out
-    pooled = mean, error, p, freedom
-    return Replacement(*published, *pooled, needed, len(np.unique(item)), by_humans, behind_p)
+    return Replacement(
+        judge, winning_rate, advantage, tested, p_values, int(((n > 0) & (n < MIN_ITEMS)).sum()),
+        mean, error, p, freedom, needed, len(np.unique(item)), by_humans, behind_p,
+    )  # fmt: skip
 
 
 def win_indicators(answers: JudgeAnswers, judge: int) -> tuple[Codes, Codes, Mask, Mask]:
@@ -260,10 +260,10 @@ def cautions(answers: JudgeAnswers, judge: int) -> Iterator[str]:
     if answers.annotations.gold is not None:
         gold, most = answers.annotations.gold, most_frequent(counts)
         apart = (machine >= 0) & (most >= 0) & (gold >= 0) & (machine != most)
-        judge_right, humans_right = (int((apart & (gold == x)).sum()) for x in (machine, most))
-        if judge_right > humans_right:
+        right, theirs = (int((apart & (gold == x)).sum()) for x in (machine, most))
+        if right > theirs:
             where = f"on the {apart.sum()} items where it differs from the most frequent answer of the humans"
-            yield f"{names[judge]} has the gold label on {judge_right}, and they on {humans_right}, {where}"
+            yield f"{names[judge]} has the gold label on {right}, and they on {theirs}, {where}"
 
 
 # ---- difference from humans ---------------------------------------------------------------------------

@@ -26,7 +26,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def read_baseline(source: Any) -> Mapping[str, Any]:
     """Return the baseline in an earlier report: a file that ``dissensus judges -o`` wrote, or its content."""
     try:
         report = source if isinstance(source, Mapping) else json.loads(Path(source).read_text("utf-8"))
-        return cast("Mapping[str, Any]", report["baseline"])
+        return {name: report["baseline"][name] for name in ("items", "scale", "judges")}
     except (ValueError, KeyError, TypeError):
         remedy = "give the .json file that dissensus judges -o wrote"
         raise DataError(f"{setting('since')} is not an earlier comparison of judges; {remedy}") from None

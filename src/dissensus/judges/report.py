@@ -21,6 +21,7 @@ from dissensus.judges.kappa import Kappa, human_kappa, judge_kappa
 from dissensus.judges.panel import Panel, judge_panel, panel_vote
 from dissensus.judges.rates import LEVEL_RULES, Rate, class_rates
 from dissensus.labels import as_annotations
+from dissensus.labels.agreement import agreement_with_others
 from dissensus.labels.display import TableResult, make_frame
 from dissensus.labels.kinds import LabelType
 from dissensus.models import build_model
@@ -105,31 +106,28 @@ class JudgeReport(TableResult):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per judge."""
-        agreement, panel, rows = judge_agreement(self.answers), self.panel, []
+        panel, rows, labels = self.panel, [], self.answers.annotations
+        agreement = agreement_with_others(labels.take_rows(self.answers.is_judge[labels.annotator]))
         for i, (test, difference) in enumerate(zip(self.replacements, self.differences, strict=True)):
-            low, high = test.interval()
             half = Z * difference.excess_error
             row = {"judge": self.judges[i], "n_labels": int((self.answers.annotator == test.judge).sum())}
-            row |= fields_of(test, "verdict", "as_good_as", "settled_by")
+            row |= fields_of(test, "verdict", "as_good_as", "settled_by", "passed", "pooled_passed")
             for name, kappa in (("kappa", self.kappas[i]), ("human_kappa", self.human_kappas[i])):
                 row |= {name: kappa.value, f"{name}_low": kappa.low, f"{name}_high": kappa.high}
-            row["agreement"] = difference.agreement
-            for pair in comparison.confusion_rows(self.answers, difference) if self.positive else ():
-                if pair["human"] == pair["answer"]:
-                    name = "tpr" if pair["human"] == self.positive else "tnr"
-                    row |= {name: pair["chance"], f"{name}_low": pair["low"], f"{name}_high": pair["high"]}
-                    row[f"human_{name}"] = pair["among_humans"]
+            for p, name in enumerate(("tnr", "tpr") if self.positive else ()):
+                pair = comparison.confusion_rows(self.answers, difference)[3 * p]  # of a class with itself
+                row |= {name: pair["chance"], f"{name}_low": pair["low"], f"{name}_high": pair["high"]}
+                row[f"human_{name}"] = pair["among_humans"]
             biases = [bias.in_words() for bias in self.biases if bias.judge == row["judge"] and bias.shown]
             words = sentences.bias_words(difference.bias_of, difference.bias, difference.bias_error)
-            row["biases"] = "; ".join(filter(None, [words, *biases]))
-            row |= fields_of(test, "winning_rate", "advantage", "passed") | {"n_humans": len(test.humans)}
-            row |= fields_of(test, "n_humans_left_out", "labels_needed", "pooled_difference")
-            row |= {"pooled_low": low, "pooled_high": high} | fields_of(test, "pooled_p", "pooled_passed")
-            row |= fields_of(test, "by_humans", "behind_p")
-            row |= fields_of(difference, "disagreement", "human_disagreement", "excess")
+            row |= {"biases": "; ".join(filter(None, [words, *biases])), "n_humans": len(test.humans)}
+            for name, value in (vars(test) | vars(difference)).items():
+                if name != "judge" and isinstance(value, int | float | str):
+                    row[name] = value
+            row |= dict(zip(("pooled_low", "pooled_high"), test.interval(), strict=True))
             row |= {"excess_low": difference.excess - half, "excess_high": difference.excess + half}
-            row |= fields_of(difference, "bias_of", "bias", "bias_error")
-            row |= {"agreement_with_judges": agreement[i], "group": 0, "vote_weight": math.nan}
+            row["agreement_with_judges"] = float(agreement[test.judge])
+            row |= {"group": 0, "vote_weight": math.nan}
             if panel is not None:
                 row["group"] = [i in members for members in panel.groups].index(True) + 1
                 row["vote_weight"] = float(panel.weights[i])
@@ -272,15 +270,3 @@ def judge_report(
 def fields_of(source: Any, *names: str) -> dict[str, Any]:
     """Return attributes by name."""
     return {name: getattr(source, name) for name in names}
-
-
-def judge_agreement(answers: JudgeAnswers) -> list[float]:
-    """Return, for each judge, the share of the other judges' answers that equal its own."""
-    table = np.column_stack([answers.answers_of(int(judge)) for judge in answers.judges])
-    k, shares = table.shape[1], []
-    for i in range(k):
-        others = [j for j in range(k) if j != i]
-        both = (table[:, [i]] >= 0) & (table[:, others] >= 0)
-        same = both & (table[:, [i]] == table[:, others])
-        shares.append(float(same.sum() / both.sum()) if both.sum() else math.nan)
-    return shares

@@ -58,29 +58,22 @@ def judge_content(report: JudgeReport) -> Content:
 
 def judge_page(report: JudgeReport) -> Content:
     """Return the content of a page of its own: cards, one sentence per judge, and the comparison."""
-    labels, panel, k, content = (
-        report.answers.annotations,
-        report.panel,
-        len(report.judges),
-        judge_content(report),
-    )
+    labels, k, content = report.answers.annotations, len(report.judges), judge_content(report)
     wrong = {row["item"] for row in content["wrong_items"]}
     items, texts = [m for m, item in enumerate(labels.items.tolist()) if item in wrong], texts_of(labels)
-    replacing, human = sum(row["verdict"] == "replaces" for row in content["judges"]), content["human"]
+    replacing = sum(row["verdict"] == "replaces" for row in content["judges"])
+    value, low, high, _ = content["human"]
     figures = [("Judges that can replace a human", f"{replacing} of {k}", "judges", "Of those compared")]
-    if human.low == human.low:
-        interval = f"95\u00a0% interval {human.low:.2f} to {human.high:.2f}"
-        figures.append(("κ of a human with the others", f"{human.value:.2f}", "agreement", interval))
-    if panel is not None:
-        votes = f"{panel.effective_votes:.1f} of {k}"
-        figures.append(("Independent votes", votes, "together", "Judges that err together count less"))
+    words = f"95\u00a0% interval {low:.2f} to {high:.2f}" if low == low else "Too few labels for an interval"
+    kappa = f"{value:.2f}" if value == value else "–"
+    figures.append(("κ of a human with the others", kappa, "agreement", words))
     steps = [*(row["words"] for row in content["drifts"]), *report.notes]
     for row in content["judges"]:
         bias = f" Bias: {row['biases']}." if row["biases"] else ""
         steps.append(f"{row['judge']}: {row['verdict'] or 'no verdict'}; {row['settled_by']}.{bias}")
     sizes = count(report.n_humans, "human"), count(labels.n_labels, "label"), count(labels.n_items, "item")
     return {
-        "strip": [top_card(title, [(value, to, "", "")], words) for title, value, to, words in figures],
+        "strip": [top_card(title, [(figure, to, "", "")], words) for title, figure, to, words in figures],
         "steps": [{"says": text, "table": ""} for text in steps],
         "classes": [str(name) for name in labels.classes],
         "ordered": labels.label_type == "ordinal",
