@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby, islice
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dissensus.cli import options as opt
@@ -21,6 +22,7 @@ RATES_SHOWN = 40  # rows of the table of rates
 
 @opt.command(
     "dissensus judges votes.csv --judges 'gpt*' --epsilon 0.2 -o judges.csv",
+    "dissensus judges log.eval --humans labels.csv",
     "dissensus judges votes.csv --judges kind=llm --annotators who.csv --items texts.csv --by topic",
 )
 def judges(
@@ -31,6 +33,9 @@ def judges(
     judges: Annotated[
         list[str], option("WHO", "Ids, a pattern ('gpt*'), or COLUMN=VALUE of --annotators.")
     ] = [],
+    humans: Annotated[
+        Path | None, option("FILE", "Labels of humans, joined by item id; the other file has judges only.")
+    ] = None,
     epsilon: Annotated[float, option("E", "Tolerance in favour of a judge, usually 0.1 to 0.2.")] = 0.15,
     by: Annotated[
         str | None, option("COLUMN", "Also estimate class shares for each value of this column of --items.")
@@ -43,15 +48,18 @@ def judges(
     Without --judges, the judges are the annotators whose column 'kind' is 'llm' in the table of --annotators.
     If there is no column 'kind', judges are recognised by their names (gpt…, claude…).
     """
+    from dissensus.importers.read import read_annotations
     from dissensus.judges.report import judge_report
     from dissensus.tables.results import write_json
     from dissensus.workflow.runs import open_labels
 
     labels = open_labels(path, columns.read, items=items, annotators=annotators)
+    people = humans and read_annotations(humans, classes=columns.classes, label_type=columns.label_type)
     with shown() as progress:
         progress("comparing judges with humans", 0.0)
         names = opt.split_list(judges)
-        report = judge_report(labels, names[0] if len(names) == 1 else names or None, epsilon, by=by)
+        who = names[0] if len(names) == 1 else names or None
+        report = judge_report(labels, who, epsilon, humans=people, by=by)
     if output is not None and output.suffix == ".json":
         write_json(report.to_dict(), output)
     elif output is not None:
