@@ -283,6 +283,34 @@ def blocks(by_class: NDArray[Any]) -> Iterator[tuple[Array, Array]]:
         yield counts, counts.sum(axis=0)
 
 
+# ---- weights ------------------------------------------------------------------------------------------
+
+Weighting = Literal["identity", "linear", "quadratic", "ordinal"]
+
+
+def agreement_weights(classes: int | ArrayLike, kind: Weighting = "identity") -> Array:
+    """Return (classes, classes) agreement of two labels, from 1 for equal classes to 0 for the most distant.
+
+    ``identity`` counts equal labels only; ``linear`` and ``quadratic`` go by the distance of the classes'
+    values; ``ordinal`` by the number of pairs of classes from one to the other (Gwet 2014, section 3.5).
+
+    Parameters
+    ----------
+    classes
+        Number of ordered classes, or their values (classes,).
+    kind
+        ``"identity"``, ``"linear"``, ``"quadratic"`` or ``"ordinal"``.
+    """
+    if kind not in get_args(Weighting):
+        raise bad_parameter("agreement_weights", "kind", f"one of {get_args(Weighting)}", kind)
+    values = np.arange(classes) if isinstance(classes, int) else np.asarray(classes, np.float64)
+    x = np.arange(len(values)) if kind == "ordinal" else values
+    steps = np.abs(np.subtract.outer(x, x))
+    # w_ck = 1 − δ_ck / max δ, where δ = [c ≠ k], |x_c − x_k|, (x_c − x_k)² or C(|c − k| + 1, 2)
+    distances = {"identity": steps > 0, "linear": steps, "quadratic": steps**2, "ordinal": steps * (steps + 1)}
+    return 1 - distances[kind] / max(distances[kind].max(initial=0), np.finfo(float).tiny)
+
+
 # ---- interpretation and intervals ---------------------------------------------------------------------
 
 
