@@ -157,11 +157,11 @@ def page(
 Written by `python -m experiments.agreement --samples {n}` (dissensus {ds.__version__}). Coefficients and
 their intervals are explained in [agreement](../agreement.md).
 
-A population is all items of a dataset with several humans per item (judges are left out), or {N_SIMULATED:,}
-items of a simulated crowd. From each, {n:,} samples of {SIZES[0]}, {SIZES[1]} and {SIZES[2]} items are drawn
-with replacement. The tables show how often the {LEVEL:.0%} interval of a sample contains the coefficient of the
-population. The standard error of a coverage of 95 % is {100 * (0.95 * 0.05 / n) ** 0.5:.1f} points. The aim is
-{LOWEST:.0%} to {HIGHEST:.0%}.
+A population is all items of a dataset with several humans per item (judges are left out), or
+{N_SIMULATED:,} items of a simulated crowd. From each, {n:,} samples of
+{SIZES[0]}, {SIZES[1]} and {SIZES[2]} items are drawn with replacement. The tables show how often the
+{LEVEL:.0%} interval of a sample contains the coefficient of the population. The standard error of a coverage
+of 95 % is {100 * (0.95 * 0.05 / n) ** 0.5:.1f} points. The aim is {LOWEST:.0%} to {HIGHEST:.0%}.
 
 {summary("Datasets", {key: values for key, values in regular.items() if key[0] in DATASETS})}
 {summary("Simulated crowds", {key: values for key, values in regular.items() if key[0] in SIMULATED})}

@@ -162,7 +162,7 @@ def jackknife_interval(
     have the probability 1 − size. No end is below the value without any agreement, or −1 without ``chance``.
     """
     odds = 0.0 if math.isnan(chance) else chance / (1 - chance) if chance < 1 else math.inf
-    floor = -1.0 if math.isnan(chance) else -odds
+    floor = -1.0 if math.isnan(chance) else 0.0 - odds
     margin, G = jackknife_margin(without, size)
     if not math.isfinite(value) or math.isnan(margin):
         return float("nan"), float("nan")

@@ -163,16 +163,17 @@ class ClassGroups:
 
         labels, P = self.labels, self.labels.n_classes
         annotators, annotator = np.unique(labels.annotator, return_inverse=True)
+        N = max(len(annotators), 1)
         cells = self.group[labels.item], annotator * np.int64(P) + labels.label
-        size = self.omega.shape[1], len(annotators) * P
+        size = self.omega.shape[1], N * P
         by_group = csr_array((np.ones(labels.n_labels), cells), shape=size)
         step, parts = max(1, MAX_MARGINAL_CELLS // size[1]), []
         for start in range(0, len(self.omega), step):
             counts = np.asarray(self.omega[start : start + step] @ by_group)
-            p = row_shares(counts.reshape(-1, len(annotators), P))
+            p = row_shares(counts.reshape(-1, N, P))
             parts.append((p.sum(axis=1), mean_weight(p, self.weights).sum(axis=1), p.any(axis=2).sum(axis=1)))
-        total, same, N = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return total, same, N
+        total, same, n_annotators = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return total, same, n_annotators
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ class NumberGroups:
     def sums(self) -> Array:
         """Sums (10, B) over items."""
         item, M = self.labels.item, self.labels.n_items
-        x = self.labels.values - self.labels.values.mean()
+        x = self._centred
         n = np.bincount(item, minlength=M)
         total = np.bincount(item, x, M)
         mean = total / np.maximum(n, 1)
@@ -221,7 +222,7 @@ class NumberGroups:
 
     def _alpha(self, n: Array, total: Array, squares: Array, unbiased: Array) -> Estimate:
         """Return α with weights 1 − (x − y)² / span², from sums over items with two labels or more."""
-        span = float(np.ptp(self.labels.values)) ** 2
+        span = float(np.ptp(self._centred)) ** 2 if len(self._centred) else 0.0
         # mean of (x_a − x_b)² over pairs of an item: 2 Σ (x_a − x̄_i)² / (n_i − 1); of any two labels: 2 Var x
         observed = 1 - 2 * unbiased / n / span
         chance = 1 - 2 * (squares / n - (total / n) ** 2) / span
@@ -231,10 +232,14 @@ class NumberGroups:
     def _by_annotator(self) -> Array:
         """Sums (B, annotators) of the centred labels."""
         annotators, annotator = np.unique(self.labels.annotator, return_inverse=True)
-        x, N = self.labels.values - self.labels.values.mean(), len(annotators)
+        G, N = self.omega.shape[1], len(annotators)
         cell = self.group[self.labels.item] * np.int64(N) + annotator
-        G = self.omega.shape[1]
-        return np.asarray(self.omega @ np.bincount(cell, x, G * N).reshape(G, N))
+        return np.asarray(self.omega @ np.bincount(cell, self._centred, G * N).reshape(G, N))
+
+    @cached_property
+    def _centred(self) -> Array:
+        values = self.labels.values
+        return np.asarray(values - values.sum() / max(len(values), 1))
 
 
 def _corrected(observed: Array, chance: Array) -> Estimate:
