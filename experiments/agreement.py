@@ -164,15 +164,17 @@ A population is all items of a dataset with several humans per item (judges are 
 of 95 % is {100 * (0.95 * 0.05 / n) ** 0.5:.1f} points. The aim is {LOWEST:.0%} to {HIGHEST:.0%}.
 
 {summary("Datasets", {key: values for key, values in regular.items() if key[0] in DATASETS})}
-{summary("Simulated crowds", {key: values for key, values in regular.items() if key[0] in SIMULATED})}
+{summary("Simulated crowds, except the last one", {key: values for key, values in regular.items() if key[0] in SIMULATED})}
 {summary("Differences", difference)}
 
 ## One coefficient
 
 {coverage_table(single)}
 
-In the last crowd, every item has the same split. The observed agreement is constant, and only the shares of
-the classes vary, so that α's correction for small samples is larger than its sampling error.
+Coverages above the aim are those of few items on which nearly all humans agree: a sample has so few
+disagreements that the interval must be wide. In the last crowd, every item has the same split. The observed
+agreement is constant, and only the shares of the classes vary, so that α's correction for small samples is
+larger than its sampling error.
 
 ## The difference of two groups of annotators
 
