@@ -152,6 +152,8 @@ def page(
 ) -> str:
     """Return the page of results."""
     regular = {key: values for key, values in single.items() if key[0] not in DEGENERATE}
+    datasets = {key: values for key, values in regular.items() if key[0] in DATASETS}
+    crowds = {key: values for key, values in regular.items() if key[0] in SIMULATED}
     return f"""# Measured: intervals of agreement coefficients
 
 Written by `python -m experiments.agreement --samples {n}` (dissensus {ds.__version__}). Coefficients and
@@ -163,8 +165,8 @@ A population is all items of a dataset with several humans per item (judges are 
 {LEVEL:.0%} interval of a sample contains the coefficient of the population. The standard error of a coverage
 of 95 % is {100 * (0.95 * 0.05 / n) ** 0.5:.1f} points. The aim is {LOWEST:.0%} to {HIGHEST:.0%}.
 
-{summary("Datasets", {key: values for key, values in regular.items() if key[0] in DATASETS})}
-{summary("Simulated crowds, except the last one", {key: values for key, values in regular.items() if key[0] in SIMULATED})}
+{summary("Datasets", datasets)}
+{summary("Simulated crowds, except the last one", crowds)}
 {summary("Differences", difference)}
 
 ## One coefficient

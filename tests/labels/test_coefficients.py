@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Sequence
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import krippendorff
@@ -20,6 +21,8 @@ import dissensus as ds
 from dissensus.errors import DataError, ParameterError
 from dissensus.labels.agreement import agreement_weights
 from dissensus.labels.coefficients import INTRACLASS
+from experiments.agreement import coverage, humans_of
+from tests.helpers.sizes import usually
 
 # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", parts A, B and C; a dot is missing
 PART_A = ["0100000010", "1110010000"]
@@ -287,7 +290,7 @@ def test_full_and_undefined_agreement() -> None:
         alone = labels_of(rows, label_type)
         for labels in (alone, alone.take_rows(np.zeros(4, dtype=bool))):
             assert all(map(isnan, values(ds.agreement(labels)).values()))
-    # a class that nobody chose is a class: AC1 is defined
+    # a declared class without labels is a class: AC1 is defined
     declared = ds.agreement(labels_of(["aaaa", "aaaa"], classes=["a", "b"]))
     assert declared["ac1"].value == declared["brennan_prediger"].value == 1
     assert isnan(declared["fleiss" if "fleiss" in values(declared) else "scott"].value)
@@ -326,6 +329,9 @@ def left_out(labels: ds.Annotations, **more: Any) -> list[dict[str, Any]]:
 def test_jackknife_leaves_out_items(bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dissensus.labels.coefficients.MAX_MARGINAL_CELLS", bound)
     labels = crowd(3, n_items=25, label_type="ordinal")
+    # an annotator who is gone without the first item
+    columns = [np.append(column, code) for column, code in zip(labels.columns, (0, 6, 3), strict=True)]
+    labels = ds.Annotations.from_arrays(*columns, classes=range(4), label_type="ordinal")
     result, without = ds.agreement(labels, ALL), left_out(labels)
     for c in result.coefficients:
         x = np.array([row[c.coefficient] for row in without])
@@ -411,6 +417,15 @@ def test_intervals_cover(agreement: float, name: str) -> None:
         widths.append(c.high - c.low)
     assert 0.92 <= covered / 300 <= 0.98
     assert np.mean(widths) < 0.35
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "weights"), [("mtbench", "identity"), ("lesion", "quadratic")])
+def test_intervals_cover_on_real_labels(data_dir: Path, name: str, weights: str) -> None:
+    humans = humans_of(data_dir, name)
+    shares = coverage(humans, weights, 50, usually(200, verify=1_000))
+    assert len(shares) == 6
+    assert all(0.89 <= share <= 0.99 for share in shares.values())
 
 
 # ---- tables of classes and pairs ----------------------------------------------------------------------

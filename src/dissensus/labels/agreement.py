@@ -89,7 +89,7 @@ def item_groups(n_labels: NDArray[Any], n_cells: int) -> tuple[NDArray[np.uint8]
     return group, n_groups
 
 
-class PairSums(NamedTuple):
+class AgreementSums(NamedTuple):
     """Sums over the items of each group, or over groups with each of B vectors of weights."""
 
     agreed: Array  # (B,) Σ_i v_i Σ_c a_icc, or (B, classes, classes) Σ_i v_i a_ick
@@ -97,14 +97,14 @@ class PairSums(NamedTuple):
     shares: Array  # (B, classes) Σ_i u_i n_ic / n_i
     items: Array  # (B,) Σ_i u_i
 
-    def weighted(self, omega: Array) -> PairSums:
+    def weighted(self, omega: Array) -> AgreementSums:
         """Return the sums over groups of items with weights (B, groups)."""
-        return PairSums(*(np.tensordot(omega, part, axes=1) for part in self))
+        return AgreementSums(*(np.tensordot(omega, part, axes=1) for part in self))
 
 
 def pair_sums(
     counts: NDArray[Any], group: NDArray[Any], n_groups: int, *, by_label: bool, table: bool
-) -> PairSums:
+) -> AgreementSums:
     """Sum pairs of labels over the items of each group, from (items, classes) counts.
 
     A share a_ick = n_ic (n_ik − [c = k]) / n_i (n_i − 1) of the pairs of labels of item i are c and k. By
@@ -123,7 +123,7 @@ def pair_sums(
         else:
             agreed = scale @ (np.einsum("ic,ic->i", n_ic, n_ic) - n)
         sums.append((agreed, v.sum(), (u / np.maximum(n, 1)) @ n_ic, u.sum()))
-    return PairSums(*(np.array(column) for column in zip(*sums, strict=True)))
+    return AgreementSums(*(np.array(column) for column in zip(*sums, strict=True)))
 
 
 # ---- intervals ----------------------------------------------------------------------------------------

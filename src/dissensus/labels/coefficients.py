@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from dissensus.errors import DataError, bad_choice, bad_parameter, setting
 from dissensus.labels import as_annotations
 from dissensus.labels.agreement import (
-    PairSums,
+    AgreementSums,
     agreement_weights,
     item_groups,
     jackknife_interval,
@@ -84,31 +84,24 @@ class Chance(NamedTuple):
 class Formula(NamedTuple):
     """Formula of a coefficient; every one is (observed − chance) / (1 − chance)."""
 
-    title: str
     chance: Callable[[Chance], Array]
     of_two: bool = False  # whether it is defined for two annotators only
     named: bool = False  # whether it needs named annotators
 
 
 FORMULAS = {
-    "percent": Formula("percent agreement", lambda c: np.zeros(len(c.shares))),
-    "brennan_prediger": Formula("Brennan–Prediger", Chance.uniform),
-    "cohen": Formula("Cohen’s κ", Chance.between_annotators, of_two=True, named=True),
-    "scott": Formula("Scott’s π", Chance.expected, of_two=True, named=True),
-    "conger": Formula("Conger’s κ", Chance.between_annotators, named=True),
-    "fleiss": Formula("Fleiss’ κ", Chance.expected),
-    "ac1": Formula("Gwet’s AC1", Chance.gwet),
-    "ac2": Formula("Gwet’s AC2", Chance.gwet),
-    "alpha": Formula("Krippendorff’s α", Chance.expected),
+    "percent": Formula(lambda c: np.zeros(len(c.shares))),
+    "brennan_prediger": Formula(Chance.uniform),
+    "cohen": Formula(Chance.between_annotators, of_two=True, named=True),
+    "scott": Formula(Chance.expected, of_two=True, named=True),
+    "conger": Formula(Chance.between_annotators, named=True),
+    "fleiss": Formula(Chance.expected),
+    "ac1": Formula(Chance.gwet),
+    "ac2": Formula(Chance.gwet),
+    "alpha": Formula(Chance.expected),
 }
-INTRACLASS = {
-    "icc1": "ICC(1)",
-    "icc2": "ICC(2,1)",
-    "icc3": "ICC(3,1)",
-    "icc1k": "ICC(1,k)",
-    "icc2k": "ICC(2,k)",
-    "icc3k": "ICC(3,k)",
-}
+# ICC(1), ICC(2,1) and ICC(3,1) of single labels, and ICC(1,k), ICC(2,k) and ICC(3,k) of means of k labels
+INTRACLASS = ("icc1", "icc2", "icc3", "icc1k", "icc2k", "icc3k")
 COEFFICIENTS = (*FORMULAS, *INTRACLASS)
 
 
@@ -132,14 +125,14 @@ class ClassGroups:
     group: NDArray[np.uint8]  # (items,)
     omega: Array  # (B, groups) weights of the groups
 
-    def sums(self, by_label: bool) -> PairSums:
+    def sums(self, by_label: bool) -> AgreementSums:
         """Return the sums of pairs in which labels, or else items, count alike."""
         table, G = self.weights is not None, self.omega.shape[1]
         counts = self.labels.counts
         return pair_sums(counts, self.group, G, by_label=by_label, table=table).weighted(self.omega)
 
     @cached_property
-    def by_item(self) -> PairSums:
+    def by_item(self) -> AgreementSums:
         """Sums in which items count alike."""
         return self.sums(by_label=False)
 
@@ -436,7 +429,7 @@ def measured(settings: Settings, *both: Annotations) -> list[Coefficient]:
         rng = np.random.default_rng(settings.seed)
         replicates = rng.multinomial(G, np.full(G, 1 / G), settings.n_boot).astype(np.float64)
     omega = np.vstack([np.ones((1, G)), replicates])
-    estimators = [Estimator(part, *w, group, omega) for part, w in zip(both, weights, strict=True)]
+    estimators = [CoefficientEstimator(part, *w, group, omega) for part, w in zip(both, weights, strict=True)]
     n_annotators = None if labels.anonymous else int((labels.annotator_load > 0).sum())
     coefficients = []
     for name in common_coefficients(estimators, settings.coefficients):
@@ -455,8 +448,8 @@ def measured(settings: Settings, *both: Annotations) -> list[Coefficient]:
 
 
 @dataclass(frozen=True)
-class Estimator:
-    """Estimator of all coefficients of labels, whose sums over groups of items are computed once."""
+class CoefficientEstimator:
+    """Estimator of the coefficients of labels, whose sums over groups of items are computed once."""
 
     labels: Annotations
     kind: str  # of the weights
@@ -521,7 +514,7 @@ class Estimator:
             )
 
 
-def common_coefficients(estimators: Sequence[Estimator], names: Sequence[str]) -> list[str]:
+def common_coefficients(estimators: Sequence[CoefficientEstimator], names: Sequence[str]) -> list[str]:
     """Return the names that all labels allow for "all", and otherwise the names, after a check of each."""
     if list(names) == ["all"]:
         every = [estimator.all_coefficients() for estimator in estimators]
