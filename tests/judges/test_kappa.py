@@ -9,7 +9,6 @@ from sklearn.metrics import cohen_kappa_score
 import dissensus as ds
 from dissensus.judges.answers import JudgeAnswers
 from dissensus.judges.kappa import human_kappa, human_kappas, judge_kappa
-from dissensus.labels.agreement import fleiss_kappa
 from experiments.judges import kappa_coverage, split_crowd
 from tests.helpers.judge import seen, table
 from tests.helpers.sizes import usually
@@ -79,7 +78,11 @@ def test_kappa_of_two_humans_is_fleiss_and_the_majority_exceeds_it():
     humans = table(columns)
     columns["gpt"] = humans.counts.argmax(axis=1)
     row = ds.judge_report(table(columns), "gpt").rows()[0]
-    assert row["human_kappa"] == pytest.approx(fleiss_kappa(humans), abs=1e-12)
+    fleiss = pytest.importorskip("statsmodels.stats.inter_rater").fleiss_kappa(humans.counts)
+    assert row["human_kappa"] == pytest.approx(fleiss, abs=1e-12)
+    same = ds.agreement(humans, "fleiss").to_frame().iloc[0]
+    ends = [row["human_kappa_low"], row["human_kappa_high"]]
+    np.testing.assert_allclose(ends, [same.low, same.high], atol=1e-12)
     assert row["kappa"] > row["human_kappa_high"]
     assert row["kappa"] < 1
 
@@ -91,9 +94,9 @@ def test_kappa_without_chance_disagreement_or_without_any():
     half = np.arange(40) % 2
     answers = answers_of({"gpt": half, "h1": half, "h2": half})
     value, low, high, n = judge_kappa(answers, half, answers.human_counts)
-    # 40 items without disagreement: Clopper and Pearson's bound 1 − 0.025^(1/40) over a chance of 1/2
+    # 40 items without disagreement have the probability 0.05 if its share is 1 − 0.05^(1/40); chance is 1/2
     assert (value, high, n) == (1.0, 1.0, 40)
-    assert low == pytest.approx(1 - (1 - 0.025 ** (1 / 40)) / 0.5)
+    assert low == pytest.approx(1 - (1 - 0.05 ** (1 / 40)) / 0.5)
 
 
 @pytest.mark.slow

@@ -53,6 +53,7 @@ OPTION_NAMES = {
     "n_draws": "draws",
     "n_boot": "bootstrap",
     "metrics": "metric",
+    "coefficients": "agreement",
 }
 # Settings of ``read_annotations`` that are options of ``import`` alone.
 IMPORT_SETTINGS = (

@@ -34,6 +34,7 @@ ERROR_COLUMNS = ("judge", "item", "answer", "human_answer", "share_as_judge", "n
 @opt.command(
     "dissensus judges votes.csv --judges 'gpt*' --epsilon 0.2 -o judges.html",
     "dissensus judges votes.csv --since last-week.json --require 'kappa>=0.6' --require stable",
+    "dissensus judges log.eval --humans labels.csv",
 )
 def judges(
     path: opt.LabelsOrRun,
@@ -43,6 +44,9 @@ def judges(
     judges: Annotated[
         list[str], option("WHO", "Ids, a pattern ('gpt*'), or COLUMN=VALUE of --annotators.")
     ] = [],
+    humans: Annotated[
+        Path | None, option("FILE", "Labels of humans, joined by item id; the other file has judges only.")
+    ] = None,
     epsilon: Annotated[float, option("E", "Tolerance in favour of a judge, usually 0.1 to 0.2.")] = 0.15,
     by: Annotated[
         str | None, option("COLUMN", "Also estimate class shares for each value of this column of --items.")
@@ -58,16 +62,19 @@ def judges(
     Without --judges, the judges are the annotators whose column 'kind' is 'llm' in the table of --annotators.
     If there is no column 'kind', judges are recognised by their names (gpt…, claude…).
     """
+    from dissensus.importers.read import read_annotations
     from dissensus.judges.report import judge_report
     from dissensus.tables.results import write_json
     from dissensus.workflow.runs import open_labels
 
     rules = [parse_rule(text, since) for text in require]
     labels = open_labels(path, columns.read, items=items, annotators=annotators)
+    people = humans and read_annotations(humans, classes=columns.classes, label_type=columns.label_type)
     with shown() as progress:
         progress("comparing judges with humans", 0.0)
         who = opt.split_list(judges)
-        report = judge_report(labels, who[0] if len(who) == 1 else who or None, epsilon, by=by, since=since)
+        which = who[0] if len(who) == 1 else who or None
+        report = judge_report(labels, which, epsilon, humans=people, by=by, since=since)
     unmet = [line for rule in rules for line in unmet_lines(report, *rule)]
     if output is not None and output.suffix == ".html":
         from dissensus.report.page import write_judge_page

@@ -99,22 +99,18 @@ def human_kappas(answers: JudgeAnswers, most: int) -> list[tuple[int, Kappa]]:
 def _kappa(disagreement: Array, size: Array, x: Array, y: Array) -> Kappa:
     """Return 1 − observed / chance, with chance = mean size − 2 mean x · mean y, and its interval."""
     M, d = x.shape
+    group, G = item_groups(np.ones(M), 1)
     columns = np.column_stack([np.ones(M), disagreement, size, x, y])
+    sums = np.column_stack([np.bincount(group, column, G) for column in columns.T])
 
-    def kappas(sums: Array) -> Array:
+    def parts(sums: Array) -> Array:
+        """Return κ and chance disagreement from sums over items."""
         n, observed, size, x, y = np.split(sums, [1, 2, 3, 3 + d], axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            chance = size - 2 * (x * y).sum(axis=1, keepdims=True) / n
-            return np.where(chance > 1e-12 * n, 1 - observed / chance, np.nan)[:, 0]
+            chance = size / n - 2 * (x * y).sum(axis=1, keepdims=True) / n**2
+            return np.hstack([np.where(chance > 1e-12, 1 - observed / n / chance, np.nan), chance])
 
-    total = columns.sum(axis=0, keepdims=True)
-    value = float(kappas(total)[0])
-    groups = item_groups(M, 1) if M >= MIN_KAPPA_ITEMS else []
-    without = kappas(
-        total - np.array([columns[group].sum(axis=0) for group in groups]).reshape(-1, 3 + 2 * d)
-    )
-    low, high = jackknife_interval(value, without, 0.95)
-    if M and value > 1 - 1e-12:  # no disagreement on n items: P(D > 0) is at most 1 − 0.025^(1/n)
-        chance = float(total[0, 2] - 2 * total[0, 3 : 3 + d] @ total[0, 3 + d :] / M) / M
-        low = max(1 - (1 - 0.025 ** (1 / M)) / chance, -1.0)
-    return Kappa(value, low, high, M)
+    total = sums.sum(axis=0, keepdims=True)
+    value, chance = map(float, parts(total)[0])
+    without = parts(total - sums)[:, 0] if M >= MIN_KAPPA_ITEMS else np.zeros(0)
+    return Kappa(value, *jackknife_interval(value, without, 0.95, 1 - chance), M)

@@ -17,6 +17,7 @@ from dissensus.judges.answers import JudgeAnswers
 from dissensus.judges.bias import Bias, judge_biases
 from dissensus.judges.comparison import MIN_ITEMS, Difference, Replacement, Z
 from dissensus.judges.drift import Drift, baseline, drifts, read_baseline
+from dissensus.judges.humans import join_humans
 from dissensus.judges.kappa import Kappa, human_kappa, judge_kappa
 from dissensus.judges.panel import Panel, judge_panel, panel_vote
 from dissensus.judges.rates import LEVEL_RULES, Rate, class_rates
@@ -200,6 +201,7 @@ def judge_report(
     epsilon: float = 0.15,
     label_type: LabelType | None = None,
     *,
+    humans: Any = None,
     by: str | None = None,
     model: Model | str | None = None,
     level: float = 0.95,
@@ -220,6 +222,9 @@ def judge_report(
         for a crowd.
     label_type
         ``"nominal"``, ``"ordinal"`` or ``"numeric"``; None takes that of the labels.
+    humans
+        Labels of humans, joined with ``labels`` by item id. The judges are then all annotators of
+        ``labels``, or those that ``judges`` names. None: ``labels`` has humans and judges.
     by
         A column of the item table; rates are also estimated for each of its values.
     model
@@ -235,6 +240,9 @@ def judge_report(
     check_rules("judge_report", JUDGE_RULES, epsilon=epsilon, level=level, n_items=n_items)
     earlier = None if since is None else read_baseline(since)
     annotations = as_annotations(labels)
+    notes = list[str]()
+    if humans is not None:
+        annotations, judges, notes = join_humans(annotations, as_annotations(humans), judges)
     is_judge, found_by = find_judges(annotations, judges)
     answers = JudgeAnswers.of(annotations, is_judge, label_type)
     # no model without humans, and for numbers, which have no classes
@@ -243,7 +251,6 @@ def judge_report(
         settings = HUMAN_MODEL_SETTINGS if model in (None, HUMAN_MODEL) else {}
         chosen = model if isinstance(model, Model) else build_model(model or HUMAN_MODEL, settings)
         fitted = chosen.fit(answers.humans)
-    notes = []
     if not answers.humans.n_labels:
         notes.append("there are no human labels: only the agreement among judges is reported")
     elif (answers.human_counts.sum(axis=1) < 2).all():

@@ -31,7 +31,7 @@ from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
 from dissensus.judges.report import JudgeReport
 from dissensus.labels import as_annotations
-from dissensus.labels.agreement import coincidences
+from dissensus.labels.agreement import item_groups, pair_sums
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.features import texts_of
@@ -188,7 +188,10 @@ def confused_classes(annotations: Annotations) -> Array | None:
     """Return (classes, classes) pairs of labels of one item by their classes; None for two classes."""
     if annotations.n_classes < 3:
         return None
-    return np.round(coincidences(annotations.counts.T), 3)
+    groups = item_groups(np.diff(annotations.item_pointers), annotations.n_classes**2)
+    pairs = pair_sums(annotations.counts, *groups, by_label=True, table=True)
+    together: Array = pairs.agreed.sum(axis=0).round(3)
+    return together
 
 
 # ---- HTML ---------------------------------------------------------------------------------------------
