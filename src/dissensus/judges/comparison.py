@@ -233,7 +233,7 @@ def labels_needed(means: Array, deviations: Array, n: NDArray[np.int64], epsilon
     ∞ if the judge is behind too many humans for more labels to help.
     """
     m = len(means)
-    if not m:
+    if not m or np.isnan(means).any():
         return math.nan
     k = math.ceil(PASSING_RATE * m)
     level = FALSE_DISCOVERY_RATE * k / (m * sum(1 / i for i in range(1, m + 1)))

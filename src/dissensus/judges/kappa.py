@@ -27,8 +27,6 @@ from dissensus.labels.agreement import item_groups, jackknife_interval
 from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, row_shares
 
-MIN_KAPPA_ITEMS = 10  # items that an interval needs
-
 
 class Kappa(NamedTuple):
     """κ with its 95 % interval, and the number of items."""
@@ -112,5 +110,5 @@ def _kappa(disagreement: Array, size: Array, x: Array, y: Array) -> Kappa:
 
     total = sums.sum(axis=0, keepdims=True)
     value, chance = map(float, parts(total)[0])
-    without = parts(total - sums)[:, 0] if M >= MIN_KAPPA_ITEMS else np.zeros(0)
+    without = parts(total - sums)[:, 0]
     return Kappa(value, *jackknife_interval(value, without, 0.95, 1 - chance), M)
