@@ -138,14 +138,16 @@ def _show(report: JudgeReport, by: str | None, verbose: bool) -> None:
     for row in rows:
         kappas = [_figure(row, name) for name in ("kappa", "human_kappa")]
         cells = [row["judge"], row["verdict"] or "–", row["as_good_as"], *kappas]
-        cells += [f"{row[name]:.2f} ({row[f'human_{name}']:.2f})" for name in rates]
+        cells += [f"{row[name]:.2f} ({row[f'human_{name}']:.2f})".replace(" (nan)", "") for name in rates]
         lines.append([*cells, row["biases"] or "none shown"])
     kappa = "κ" if report.answers.values is None else "weighted κ"
     columns = ["judge", "verdict", "as good as", f"{kappa} (95 %)", f"{kappa} of a human"]
     show_table(title, [*columns, *(f"{name.upper()} (of a human)" for name in rates), "bias"], lines)
     say(verdict_sentence(report.epsilon))
     if rates:
-        say(f"TPR, TNR: share of the human answers {quoted(report.positive)}, or other, that it gives too")
+        say(
+            f"TPR: share of the human answers {quoted(report.positive)} that it gives too; TNR: of the others"
+        )
     say(*(drift.in_words() for drift in report.drifts))
     if not verbose:
         return
