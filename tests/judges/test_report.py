@@ -250,7 +250,7 @@ def test_rates_of_two_classes_are_against_all_humans(tmp_path):
     assert row["agreement"] == pytest.approx((judge == humans).mean(), abs=1e-12)
     shown = run("judges", file).stdout
     assert f"{row['tpr']:.2f} ({row['human_tpr']:.2f})" in shown
-    assert "TPR: share of the human answers ‘yes’ that it gives too; TNR: of the others" in shown
+    assert "TPR: share of the human answers ‘yes’ it gives too; TNR: of the others" in shown
 
 
 def test_requirements_have_an_exit_code_and_say_by_how_much(tmp_path):

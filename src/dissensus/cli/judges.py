@@ -145,9 +145,7 @@ def _show(report: JudgeReport, by: str | None, verbose: bool) -> None:
     show_table(title, [*columns, *(f"{name.upper()} (of a human)" for name in rates), "bias"], lines)
     say(verdict_sentence(report.epsilon))
     if rates:
-        say(
-            f"TPR: share of the human answers {quoted(report.positive)} that it gives too; TNR: of the others"
-        )
+        say(f"TPR: share of the human answers {quoted(report.positive)} it gives too; TNR: of the others")
     say(*(drift.in_words() for drift in report.drifts))
     if not verbose:
         return
