@@ -24,6 +24,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS, LabelType, format_set, parse_set
 from dissensus.labels.vocabulary import arrow_indices, is_string_type, numpy_values, quoted, to_arrow
 from dissensus.tables import layouts
+from dissensus.tables.column_values import codes_of, varies_within
 from dissensus.tables.columns import find_column, has_column, listed
 from dissensus.tables.tables import Table
 
@@ -86,6 +87,8 @@ def tag_columns(table: Table, options: layouts.ReadOptions) -> list[str]:
     roles = [name for name in names if has_column([name], "item") or has_column([name], "annotator")]
     others = [name for name in names if name.strip() and name not in (*roles, options.item, annotator)]
     tags = layouts.unnamed_columns(first, others)
+    codes = codes_of(table, [*roles, *tags])  # what is the same for an item or an annotator is no answer
+    tags = [tag for tag in tags if all(varies_within(codes[role], codes[tag]) is not False for role in roles)]
     values = {row[name].strip().casefold() for row in first for name in tags}
     return tags if len(tags) > 1 and values <= {*_BOOLEAN_WORDS, ""} and values & _TRUE_WORDS else []
 
