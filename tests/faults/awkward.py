@@ -1,7 +1,7 @@
 """Awkward tables as users have them, each with the columns that a person would read.
 
-Every table states by hand which columns hold the items, the annotators and the labels, or that nobody can
-tell, so that the reader must ask. A table ends in one of these ways:
+Every table states by hand which columns hold the items, the annotators and the labels, or that the
+table leaves it open, so that the reader must ask. A table ends in one of these ways:
 
 right    read as stated, in silence or with a note (where the table says "told", with a note on that word)
 asked    refused in one line that says what to do
@@ -34,7 +34,7 @@ Rows = list[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Awkward:
-    """A table, the labels that a person would read from it (None: nobody can tell), and what must be told."""
+    """A table, the labels to be read from it (None: the table leaves it open), and what must be told."""
 
     name: str
     content: Any  # text, bytes or a data frame

@@ -207,8 +207,10 @@ def discard_output() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    """Print an error message as one line and return the exit code."""
-    sys.stderr.write(f"dissensus: {printable(' '.join(message.split()))}\n")
+    """Print an error message as one line, where standard error can be written, and return the exit code."""
+    with suppress(OSError):
+        sys.stderr.write(f"dissensus: {printable(' '.join(message.split()))}\n")
+        sys.stderr.flush()
     return code
 
 

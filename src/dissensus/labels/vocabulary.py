@@ -168,6 +168,14 @@ def fold(name: str) -> str:
     return re.sub(r"(?<=\d)\.0+$", "", plain)
 
 
+def valid_text(text: str) -> str:
+    """Replace half characters (lone surrogates), which UTF-8 cannot encode, by ``?``.
+
+    They occur in JSON, and in names of files that are not UTF-8.
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def suggest_spelling(name: Any, names: Iterable[Any]) -> Any:
     """Return the first of the names that this one may be a typo of, or None.
 

@@ -410,10 +410,9 @@ def _refuse_joined_cells(table: Table, names: Sequence[str]) -> None:
     """Raise an error if each row holds the labels of several annotators, or an object with the label."""
     head = table.head(_ROWS_PROBED, names).to_pylist()
     rows = [[cell if isinstance(cell, str) else "" for cell in row.values()] for row in head]
-    for name, cells in zip(names, zip(*rows, strict=True), strict=True):
-        if all(re.fullmatch(r"\s*\{.*\}\s*", cell, re.DOTALL) for cell in cells):
-            problem = f"the cells of {vocab.quoted(name)} are objects such as {vocab.quoted(cells[0])}"
-            raise DataError(f"{table.name}: {problem}; give their values in columns of their own")
+    if all(re.fullmatch(r"\s*\{.*\}\s*", row[2], re.DOTALL) for row in rows):
+        problem = f"the cells of {vocab.quoted(names[2])} are objects such as {vocab.quoted(rows[0][2])}"
+        raise DataError(f"{table.name}: {problem}; give their values in columns of their own")
     for mark in SEPARATORS:
         if all(row[1].count(mark) == row[2].count(mark) > 0 for row in rows):
             problem = f"each row holds several annotators and labels, separated by {mark!r}"
@@ -459,8 +458,11 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
     text, columns = _value_columns(table, item, options.annotator, "annotator", options.text)
     annotators = columns if options.annotator is not None else sharing_columns(first_rows(table), columns)
     left_out = [name for name in columns if name not in annotators]
-    remedy = "their values occur in no other column; if they are annotators, name all of them with"
-    notes = [f"left out {listed(left_out)}: {remedy} {setting('annotator')}"] * bool(left_out)
+    finding = (
+        f"read annotators from {vocab.quoted(listed(annotators))}, and left out {listed(left_out)}, whose"
+    )
+    remedy = f"values occur in no other column; if that is wrong, name all with {setting('annotator')}"
+    notes = [f"{finding} {remedy}"] if left_out else []
     ids, *cells = table.ids([item, *annotators])
     _refuse_second_header(table, annotators, cells)
     labels = [_as_integers(vocab.to_arrow(column, "label")) for column in cells]
@@ -490,7 +492,8 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
     )
     notes += [*annotations.notes, *_odd_row_notes(annotations, vocab.to_arrow(ids, "item"))]
     annotations = replace(annotations, notes=tuple(notes))
-    return _with_item_columns(annotations, table, item, "annotator", annotators, text)
+    read = _with_item_columns(annotations, table, item, "annotator", columns, text)
+    return replace(read, columns_read={**read.columns_read, "annotator": listed(annotators)})
 
 
 def _with_item_columns(
@@ -598,16 +601,11 @@ def read_counts(table: Table, options: ReadOptions) -> Annotations:
 
 def _refuse_totals(counts: NDArray[np.float64], names: Sequence[str], table: Table) -> None:
     """Raise an error if a column is the sum of the others, or the last row that of the rows above."""
-    if len(counts) < 3:
-        return
-    total = np.flatnonzero((2 * counts == counts.sum(axis=1, keepdims=True)).all(axis=0))
-    if len(total) and len(names) > 2:
-        classes = [name for name in names if name != names[total[0]]]
-        remedy = f"use {setting('label', classes)}"
-        raise DataError(
-            f"{table.name}: {vocab.quoted(names[total[0]])} is the sum of the other classes; {remedy}"
-        )
-    if (2 * counts[-1] == counts.sum(axis=0)).all():
+    is_total = (2 * counts == counts.sum(axis=1, keepdims=True)).all(axis=0)
+    if min(counts.shape) > 2 and is_total.any():
+        problem = f"{vocab.quoted(names[is_total.argmax()])} is the sum of the other classes"
+        raise DataError(f"{table.name}: {problem}; list the classes with {setting('label')}")
+    if len(counts) > 2 and (2 * counts[-1] == counts.sum(axis=0)).all():
         raise DataError(f"{table.locate(len(counts) - 1)}: adds up the rows above; remove it")
 
 
