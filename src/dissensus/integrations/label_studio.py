@@ -136,16 +136,16 @@ def label_studio_server(
     class Handler(BaseHTTPRequestHandler):
         timeout = WAIT_SECONDS
 
-        def setup(self) -> None:
-            super().setup()
+        def handle(self) -> None:
             # A request that sends a byte now and then never exceeds the timeout of a read.
-            self.limit = Timer(MAX_REQUEST_SECONDS, self.connection.shutdown, [SHUT_RD])
-            self.limit.daemon = True
-            self.limit.start()
-
-        def finish(self) -> None:
-            self.limit.cancel()
-            super().finish()
+            limit = Timer(MAX_REQUEST_SECONDS, self.connection.shutdown, [SHUT_RD])
+            limit.daemon = True
+            limit.start()
+            try:
+                with suppress(OSError):  # the client is gone
+                    super().handle()
+            finally:
+                limit.cancel()
 
         def do_GET(self) -> None:
             if self.path.rstrip("/") in ("", "/health"):

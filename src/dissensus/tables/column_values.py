@@ -73,10 +73,12 @@ def _is_free(values: Codes) -> bool:
 
 def n_repeated(*columns: Codes) -> int:
     """Return the number of rows with the same values as an earlier one."""
-    pairs = columns[0]
-    for column in columns[1:]:
-        pairs = np.unique(pairs * (int(column.max()) + 2) + column, return_inverse=True)[1].astype(np.int64)
-    return len(pairs) - len(np.unique(pairs))
+    pairs, *others = columns
+    for number, column in enumerate(others):
+        pairs = np.unique(pairs, return_inverse=True)[1] if number else pairs  # so that products stay small
+        pairs = pairs * (int(column.max()) + 2) + column
+    pairs = np.sort(pairs)  # faster than np.unique
+    return int((pairs[1:] == pairs[:-1]).sum())
 
 
 def never_coincide(left: Codes, right: Codes) -> bool:
@@ -97,20 +99,19 @@ def check_roles(
     """
     item, annotator, label = codes_of(table, roles).values()
     n, n_per_item, notes = len(item), np.bincount(item + 1)[1:], list[str]()
-    one_each, twice = n_repeated(item) == 0, n_repeated(item, annotator)
+    one_each, twice = int(item.max()) + 1 == n, n_repeated(item, annotator)
 
     def refuse(problem: str, role: str, *names: str) -> None:
         choices = ", or ".join(setting(role, name) for name in names)
         raise DataError(f"{table.name}: {problem}; choose the column of the {role}s: {choices}")
 
-    is_plural = one_each and roles[1].casefold().endswith("s")
-    if roles[1] not in named and (is_plural or never_coincide(item, label)):
-        ids = vocab.to_arrow(table.ids([roles[1]])[0], "id").unique().to_pylist()
-        if all(str(value).isdigit() for value in ids):
-            counts = f"for counts, give each class a column and use {setting('layout', 'counts')}"
-            refuse(f"{quoted(roles[1])} may be a number of annotators; {counts}", "annotator", roles[1])
-    is_unanimous = roles[2] not in named and n_repeated(item) == n_repeated(item, label)
-    is_unanimous &= bool((n_per_item > 1).sum() >= MIN_UNANIMOUS_ITEMS)
+    ids = vocab.to_arrow(table.ids([roles[1]])[0], "id").unique().to_pylist()
+    is_number = roles[1] not in named and all(str(value).isdigit() for value in ids)
+    if is_number and ((one_each and roles[1].casefold().endswith("s")) or never_coincide(item, label)):
+        counts = f"for counts, give each class a column and use {setting('layout', 'counts')}"
+        refuse(f"{quoted(roles[1])} may be a number of annotators; {counts}", "annotator", roles[1])
+    is_unanimous = roles[2] not in named and bool((n_per_item > 1).sum() >= MIN_UNANIMOUS_ITEMS)
+    is_unanimous = is_unanimous and n - n_repeated(item, label) == len(n_per_item)
     asks_item = roles[0] not in named and (one_each or twice > n / 10)
     for name, column in others().items() if is_unanimous or asks_item else ():
         codes = encoded(column)

@@ -431,9 +431,11 @@ def _refuse_second_header(table: Table, names: Sequence[str], columns: Sequence[
 def _odd_row_notes(labels: Annotations, item: pa.Array) -> tuple[str, ...]:
     """Return a note if labels occur in the first or last row only, as in a second header or a total."""
     P = labels.n_classes
-    pairs = np.unique(labels.item.astype(np.int64) * P + labels.label)
-    of_one_item = np.bincount(pairs % P, minlength=P) == 1
-    odd = labels.items[np.setdiff1d(labels.item, labels.item[~of_one_item[labels.label]])].tolist()
+    pairs = np.sort(labels.item.astype(np.int64) * P + labels.label)
+    n_items = np.bincount(pairs[np.append(True, np.diff(pairs) > 0)] % P, minlength=P)  # of each class
+    n_usual = np.bincount(labels.item, (n_items > 1)[labels.label], labels.n_items)
+    is_odd = (n_usual == 0) & (np.bincount(labels.item, minlength=labels.n_items) > 0)
+    odd = labels.items[is_odd].tolist()
     ends = {item[row].as_py() for row in (0, min(1, len(item) - 1), -1)}
     if labels.n_items < _MIN_ITEMS_OF_TOTAL or not 0 < len(odd) <= 2 or not ends.issuperset(odd):
         return ()
