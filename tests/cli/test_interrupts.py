@@ -32,6 +32,12 @@ class Callback:
     def __del__(self):
         interrupt()
 
+def in_a_class():
+    class Name:
+        def __set_name__(self, owner, name):
+            interrupt()
+    type("Owner", (), {{"name": Name()}})  # Python 3.11 raises RuntimeError from the interrupt
+
 class Imports:
     n = None
     def find_spec(self, name, path=None, target=None):
@@ -40,7 +46,8 @@ class Imports:
         elif self.n is not None:
             self.n += 1
             if AT in (self.n, name):
-                {{"now": interrupt, "callback": Callback, "exit": lambda: atexit.register(interrupt)}}[HOW]()
+                {{"now": interrupt, "callback": Callback, "class": in_a_class,
+                 "exit": lambda: atexit.register(interrupt)}}[HOW]()
 
 sys.meta_path.insert(0, Imports())
 sys.argv = ["dissensus", "describe", "votes.csv"]
@@ -61,7 +68,7 @@ def test_interrupt_during_imports(program: str, at: int | str, tmp_path: Path) -
     assert interrupted(program, tmp_path, at, "now") == (130, "dissensus: interrupted; nothing was written\n")
 
 
-@pytest.mark.parametrize(("at", "how"), [("numpy", "callback"), ("numpy", "exit")])
+@pytest.mark.parametrize(("at", "how"), [("numpy", "callback"), ("numpy", "class"), ("numpy", "exit")])
 def test_interrupt_in_a_callback_and_at_the_exit(at: str, how: str, tmp_path: Path) -> None:
     code, message = interrupted("dissensus", tmp_path, at, how)
     assert code == 130

@@ -188,6 +188,8 @@ def exit_code(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:
         reason = f"not enough memory on this machine ({str(error) or 'out of memory'})"
         return _fail(f"{reason}; use smaller settings or less data", BAD_INPUT)
     except Exception as error:
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):  # by an import, for example
+            return _fail("interrupted; nothing was written", INTERRUPTED)
         if debug:
             traceback.print_exc()
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
