@@ -1,16 +1,14 @@
 """Estimate, from the labels of annotators who disagree, the distribution of labels of a whole population.
 
-Names are imported when first used, so that ``import dissensus`` is fast.
+Names are imported when first used. This file itself imports next to nothing: it runs before the first line of
+the command line, which until then cannot answer Ctrl-C (__main__.py).
 """
 
-from __future__ import annotations
+from dissensus._version import __version__ as __version__
 
-import importlib
-from typing import Any
-
-from dissensus._version import __version__
-from dissensus.labels import register
-from dissensus.models import MODELS
+TYPE_CHECKING = False  # as in the module typing, which would be imported for this alone
+if TYPE_CHECKING:
+    from typing import Any
 
 # public name -> its module; models are added from their registry (models/__init__.py)
 _PUBLIC_NAMES = {
@@ -42,25 +40,28 @@ _PUBLIC_NAMES = {
 _SUBMODULES = {name: name for name in ("datasets", "metrics", "text")}
 _SUBMODULES |= {name: f"integrations.{name}" for name in ("training", "mlflow")}
 
-# Functions and tables that the core (docs/architecture.md) needs of rooms that it may not import.
-register(
-    read_annotations="dissensus.importers.read:read_annotations",
-    export_formats="dissensus.importers:FORMATS",
-    recognise_export="dissensus.importers:recognise",
-    embed="dissensus.text.embedding:embed",
-    load_labels="dissensus.workflow.run_labels:load_labels",
-)
-
-for _path in MODELS.values():
-    _module, _class = _path.removeprefix("dissensus.").split(":")
-    _PUBLIC_NAMES[_class] = _module
-
-__all__ = ["__version__", *_PUBLIC_NAMES, *_SUBMODULES]
+# Functions and tables that the core (docs/architecture.md) needs of rooms that it may not import
+PROVIDED = {
+    "read_annotations": "dissensus.importers.read:read_annotations",
+    "export_formats": "dissensus.importers:FORMATS",
+    "recognise_export": "dissensus.importers:recognise",
+    "embed": "dissensus.text.embedding:embed",
+    "load_labels": "dissensus.workflow.run_labels:load_labels",
+}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC_NAMES:
-        value = getattr(importlib.import_module(f"dissensus.{_PUBLIC_NAMES[name]}"), name)
+def __getattr__(name: str) -> "Any":
+    import importlib
+
+    from dissensus.models import MODELS
+
+    models = (location.removeprefix("dissensus.").split(":") for location in MODELS.values())
+    public_names = _PUBLIC_NAMES | {class_name: module for module, class_name in models}
+    value: Any
+    if name == "__all__":
+        value = ["__version__", *public_names, *_SUBMODULES]
+    elif name in public_names:
+        value = getattr(importlib.import_module(f"dissensus.{public_names[name]}"), name)
     elif name in _SUBMODULES:
         value = importlib.import_module(f"dissensus.{_SUBMODULES[name]}")
     else:
@@ -70,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(__getattr__("__all__"))

@@ -100,6 +100,29 @@ def test_no_name_is_left_in_any_file(layout: str, tmp_path: Path, monkeypatch: p
     assert "Bo" not in re.findall(r"\w+", texts["summary.json"] + texts["annotators.csv"])
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["Ana  Maria Lopez", "Ben\u00a0Carl Smith", "rater 3"],  # listed with single spaces
+        ["Annalena Maria von und zu Weissenberg-Hohenfels", "Bartholomew Maximilian of Featherstonehaugh"],
+        ["Ana Lopez", "Ben Smith", "Zoe Quist"],  # the last one gives answers of her own, and is left out
+    ],
+)
+def test_names_of_wide_tables_in_other_forms_are_hidden(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISSENSUS_CACHE", str(tmp_path / "cache"))
+    answers = {name: [("uq" if name[:3] == "Zoe" else "xy")[(i + n) % 2] for i in range(12)]
+               for n, name in enumerate(names)}  # fmt: skip
+    frame = pd.DataFrame({"item": [f"i{i}" for i in range(12)], **answers})
+    labels = ds.read_annotations(frame, layout="wide")
+    assert any("left out" in note for note in labels.notes) == ("Zoe Quist" in names)
+    hidden = pseudonymise(labels)
+    shown = f"{hidden.columns_read} {hidden.notes} {hidden.item_table} {hidden.annotators}"
+    words = {word for name in names for word in name.replace("\u00a0", " ").split() if len(word) > 3}
+    assert {word for word in words if word in shown} == set()
+
+
 def test_names_in_the_name_of_the_file_are_hidden(tmp_path: Path) -> None:
     path, _ = write_crowd(tmp_path, "long")
     file = path.rename(tmp_path / "votes-of-anna.abend@firm.example.csv")

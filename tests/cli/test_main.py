@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,6 +101,32 @@ def test_the_exit_code_says_whether_a_result_was_written(
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (tmp_path / "run" / "labels.csv").exists() == (command[0] == "fit")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
+def test_the_exit_code_holds_if_standard_error_is_full(votes: Path, tmp_path: Path) -> None:
+    fit = f"fit {votes} --model majority -o run >/dev/full"
+    for command, code in (("describe absent.csv", 2), (f"describe {votes} -x", 2), (fit, 0)):
+        line = f"{shlex.join(PROGRAM)} {command} 2>/dev/full"
+        assert subprocess.run(["sh", "-c", line], cwd=tmp_path, timeout=120, check=False).returncode == code
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_names_of_files_that_are_not_utf_8(votes: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"v\xfc.csv")
+    try:
+        shutil.copy(votes, odd)
+    except OSError:
+        pytest.skip("the file system has UTF-8 names only")
+    title = os.fsdecode(b"caf\xe9")
+    for words in (["describe", odd], ["fit", odd, "--model", "majority", "--title", title, "-o", "run"]):
+        done = start(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert start("report", "run", "-o", "page.html", cwd=tmp_path).returncode == 0
+    for words in (["fit", votes, "--model", "majority", "-o"], ["export", "run", "-o"]):
+        done = start(*words, os.fsdecode(b"out\xff.csv"), cwd=tmp_path)
+        assert done.returncode == 2
+        assert "the name is not UTF-8; choose another path" in done.stderr
 
 
 def test_output_closed_early_and_both_outputs_closed(votes: Path, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ and no blank id, and are the same when read again. Stores and saved files have c
 they are refused or have the content that was written. Some stores and models are changed together with their
 checksums, as an attacker would; if they open, models can be fitted to them.
 
-    python -m tests.faults.mangled [FIRST STOP]      seeds 0 to 9,999 by default
+    python -m tests.faults.mangled [--kind saved] [FIRST STOP]      seeds 0 to 9,999 by default
+
+``--kind saved`` damages only what dissensus saved: stores, models, learners, runs and their files.
 """
 
 import gzip
@@ -124,6 +126,11 @@ def damage_file(path: Path, rng: random.Random) -> None:
         file.write_bytes(gzip.compress(damage_bytes(gzip.decompress(raw), rng)))
     else:
         file.write_bytes(rng.choice(damages)(raw, rng))
+
+
+def damage_summary(run: Path, rng: random.Random) -> None:
+    """Damage the summary of a run."""
+    damage_file(run / "summary.json", rng)
 
 
 def damage_workbook(path: Path, rng: random.Random) -> None:
@@ -257,7 +264,7 @@ class Case:
 
 def make_cases(folder: Path) -> list[Case]:
     """Write every kind of input once."""
-    cases = []
+    cases = make_saved_cases(folder)
     for seed, write in enumerate([*EXPORTS, *EXPORTS]):
         parent = folder / f"{write.__name__}-{seed}"
         parent.mkdir()
@@ -289,6 +296,14 @@ def make_cases(folder: Path) -> list[Case]:
         ids, classes = (labels.annotators if key == "annotator" else labels.items), labels.classes
         side.write_text(f"{key},label\n{ids[0]},{classes[0]}\n{ids[1]},{classes[1]}\nunknown,{classes[0]}\n")
         cases.append(Case(f"{role} table", side, damage_file, partial(read_side_table, votes, role)))
+    return cases
+
+
+def make_saved_cases(folder: Path) -> list[Case]:
+    """Write every kind of file that dissensus saves once."""
+    cases = []
+    labels = ds.simulate(n_items=40, n_annotators=6, n_classes=3, labels_per_item=4, seed=1).annotations
+    votes = write_table(label_table(labels), folder / "simulated.csv")
     ds.write_store(votes, folder / "store")
     fingerprint = ds.read_annotations(folder / "store").fingerprint()
     cases += [Case("store", folder / "store", damage_file, partial(read_store, fingerprint))] * 3
@@ -306,7 +321,9 @@ def make_cases(folder: Path) -> list[Case]:
         cases.append(Case("model", file, damage_file, partial(read_estimator, estimator._state()[1])))
         cases.append(Case("forged model", file, forge_model, use_estimator))
     write_run(fit(labels, "majority"), folder / "run", page=None)
-    return [*cases, Case("run", folder / "run", damage_file, read_run)]
+    write_run(fit(labels, "dawid-skene"), folder / "fitted")
+    cases += [Case("run", folder / name, damage_file, read_run) for name in ("run", "fitted")]
+    return [*cases, Case("summary.json", folder / "fitted", damage_summary, read_run)]
 
 
 def outcome(seed: int, cases: list[Case], folder: Path) -> tuple[str, str]:
@@ -327,18 +344,20 @@ def outcome(seed: int, cases: list[Case], folder: Path) -> tuple[str, str]:
     return "read", f"seed {seed} ({case.name}): {fault}" if fault else ""
 
 
-def study(seeds: range) -> tuple[Counter[str], list[str]]:
-    """Return how often each ending occurred, and all faults."""
+def study(seeds: range, saved: bool = False) -> tuple[Counter[str], list[str]]:
+    """Return how often each ending occurred, and all faults; ``saved``: of files that dissensus saved."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases = make_cases(Path(folder))
+        cases = make_saved_cases(Path(folder)) if saved else make_cases(Path(folder))
         outcomes = [outcome(seed, cases, Path(folder)) for seed in seeds]
     return Counter(ending for ending, _ in outcomes), [fault for _, fault in outcomes if fault]
 
 
 def main() -> None:
-    seeds = range(*map(int, sys.argv[1:])) if sys.argv[1:] else range(10_000)
-    endings, faults = study(seeds)
+    words, saved = sys.argv[1:], sys.argv[1:3] == ["--kind", "saved"]
+    words = words[2:] if saved else words
+    seeds = range(*map(int, words)) if words else range(10_000)
+    endings, faults = study(seeds, saved)
     print(*faults, f"seeds {seeds.start} to {seeds[-1]}: {dict(endings)}, {len(faults)} faults", sep="\n")
     sys.exit(bool(faults))
 

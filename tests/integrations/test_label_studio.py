@@ -16,6 +16,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError
+from dissensus.integrations import label_studio
 from dissensus.integrations.label_studio import Backend, label_studio_server, main
 from dissensus.tables.write import write_tasks
 
@@ -136,6 +137,33 @@ def test_hostile_requests_do_not_stop_the_server(address: str) -> None:
             assert request(f"{address}/health")[0] == 200
             slowest = max(slowest, time.monotonic() - started)
     assert slowest < 1
+
+
+POST = (
+    b"POST /setup HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /health HTTP/1.1\r\nHost: loc", POST])
+def test_slow_requests_end(address: str, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send a byte at a time, each long before a read would time out, until the server ends the request."""
+    monkeypatch.setattr(label_studio, "MAX_REQUEST_SECONDS", 0.5)
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(start)
+        connection.settimeout(0.05)
+        for _ in range(400):
+            try:
+                connection.send(b"x")
+                connection.recv(100)
+                break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the request was never ended")
+    assert request(f"{address}/health")[0] == 200
 
 
 def test_main_reports_missing_run_and_busy_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

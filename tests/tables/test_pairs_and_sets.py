@@ -1,5 +1,6 @@
 """Labels that are sets: lists, separators, and a column per tag."""
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError
-from tests.helpers.reading import rows_of, with_warnings
+from tests.helpers.reading import as_csv, rows_of, with_warnings
 
 
 def test_lists_of_labels_are_sets() -> None:
@@ -72,3 +73,10 @@ def test_tags_are_0_or_1() -> None:
         ds.read_annotations(TAGS.assign(joy=[1, 0, 3, 1]), label=["joy", "fear"])
     with pytest.raises(DataError, match="no label column found"):
         ds.read_annotations(TAGS.assign(joy=[1, 0, 3, 1]))
+
+
+@pytest.mark.parametrize("cell", ['[{"k": 1, "k": 2}]', '["p\\ud800", "q"]', '[["p"], "q"]'])
+def test_lists_of_objects_and_half_characters_are_refused(cell: str, write: Callable[..., Path]) -> None:
+    path = write(as_csv([("a", "x", '["q"]'), ("a", "y", cell)]))
+    with pytest.raises(DataError, match="is no list of texts or numbers; give a list of classes"):
+        ds.read_annotations(path)

@@ -87,7 +87,10 @@ def without_ids(
 
     In a wide table the annotators are columns, and a note on the columns lists them, perhaps shortened.
     """
-    hidden = {role for role, column in columns.items() if role == "annotator" and contains_id(column, ids)}
+    is_wide = "label" not in columns
+    hidden = {
+        role for role in columns if role == "annotator" and (is_wide or contains_id(columns[role], ids))
+    }
     lists = [quoted(columns[role]) for role in hidden]
     kept_notes = (
         note for note in notes if not contains_id(note, ids) and not any(column in note for column in lists)

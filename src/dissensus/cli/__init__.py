@@ -36,17 +36,14 @@ COMMANDS = {command: module for group in COMMAND_GROUPS.values() for command, mo
 
 
 def main() -> None:
-    """Run the program ``dissensus``."""
+    """Run the command that the program's arguments name."""
     signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGINT, _interrupt)
     sys.stdout, sys.stderr = sys.stdout or ClosedOutput(), sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # characters that the terminal cannot show
-    try:
-        app = application(sys.argv[1:])
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    app = application(sys.argv[1:])
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app(prog_name="dissensus")
     except SystemExit as exit_:
@@ -79,7 +76,14 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, and silence threads that fail during the exit."""
     threading.excepthook = lambda _: None
+    sys.unraisablehook = _interrupt_again
     raise KeyboardInterrupt
+
+
+def _interrupt_again(error: sys.UnraisableHookArgs) -> None:
+    """Repeat an interrupt that came in a callback (as of an import), from which no exception is raised."""
+    if error.exc_type is KeyboardInterrupt:
+        threading.Timer(0.01, signal.raise_signal, [signal.SIGINT]).start()
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

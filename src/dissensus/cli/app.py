@@ -197,6 +197,8 @@ def exit_code(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:
         reason = f"not enough memory on this machine ({str(error) or 'out of memory'})"
         return _fail(f"{reason}; use smaller settings or less data", BAD_INPUT)
     except Exception as error:
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):  # by an import, for example
+            return _fail("interrupted; nothing was written", INTERRUPTED)
         if debug:
             traceback.print_exc()
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
@@ -216,8 +218,10 @@ def discard_output() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    """Print an error message as one line and return the exit code."""
-    sys.stderr.write(f"dissensus: {printable(' '.join(message.split()))}\n")
+    """Print an error message as one line, where standard error can be written, and return the exit code."""
+    with suppress(OSError):
+        sys.stderr.write(f"dissensus: {printable(' '.join(message.split()))}\n")
+        sys.stderr.flush()
     return code
 
 

@@ -10,6 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +45,13 @@ def say(*lines: str) -> None:
 
 
 def note(*lines: str) -> None:
-    """Print notes on standard error."""
+    """Print notes on standard error, where it can be written."""
     from rich.console import Console
 
     console = Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
-    for line in lines:
-        console.print(f"note: {printable(line)}", style="yellow", soft_wrap=True)
+    with suppress(OSError):
+        for line in lines:
+            console.print(f"note: {printable(line)}", style="yellow", soft_wrap=True)
 
 
 def say_report(path: Path) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.errors import DataError, did_you_mean, setting
-from dissensus.labels.vocabulary import quoted
+from dissensus.labels.vocabulary import quoted, valid_text
 from dissensus.tables.columns import TEXT_NAMES, listed
 from dissensus.tables.json_lines import PLAIN_DECODER, DoubledKeyError, too_deep
 
@@ -62,11 +62,6 @@ def as_text(value: Any) -> str | None:
         parts = [part for part in map(as_text, value) if part]
         return PART_SEPARATOR.join(parts) or None
     return as_id(value)
-
-
-def valid_text(text: str) -> str:
-    """Replace half characters (lone surrogates, in JSON), which UTF-8 cannot encode, by ``?``."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def as_labels(value: Any) -> list[str]:

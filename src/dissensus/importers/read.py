@@ -16,6 +16,7 @@ from dissensus.labels import provided
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, as_sets, merge_case
 from dissensus.labels.rows import Duplicates
+from dissensus.labels.vocabulary import valid_text
 from dissensus.tables import layouts
 from dissensus.tables.atomic import restore
 from dissensus.tables.columns import guess_note
@@ -171,7 +172,6 @@ def _read_export(
 ) -> Annotations:
     """Read the labels of one question from a tool's export."""
     from dissensus.importers import load_export
-    from dissensus.importers.gather import valid_text
 
     export = load_export(
         path,

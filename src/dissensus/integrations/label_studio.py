@@ -27,6 +27,8 @@ from email.message import Message
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import SHUT_RD
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ from dissensus.errors import DataError, DissensusError
 from dissensus.models.base import Model
 
 MAX_REQUEST_BYTES, MAX_CONFIG = 50_000_000, 1_000_000  # bytes of a request, characters of a configuration
-WAIT_SECONDS = 30  # for more of a request
+WAIT_SECONDS, MAX_REQUEST_SECONDS = 30, 120  # for more of a request, and for all of it
 LOOPBACK = ("127.0.0.1", "localhost")
 _CHOICES = re.compile(r"<Choices\b([^<>]{0,5000})>", re.IGNORECASE)  # no tag is searched twice
 _CONTROL_NAMES = re.compile(r"\b(name|toName)\s{0,9}=\s{0,9}[\"']([^\"']*)")
@@ -133,6 +135,17 @@ def label_studio_server(
 
     class Handler(BaseHTTPRequestHandler):
         timeout = WAIT_SECONDS
+
+        def handle(self) -> None:
+            # A request that sends a byte now and then never exceeds the timeout of a read.
+            limit = Timer(MAX_REQUEST_SECONDS, self.connection.shutdown, [SHUT_RD])
+            limit.daemon = True
+            limit.start()
+            try:
+                with suppress(OSError):  # the client is gone
+                    super().handle()
+            finally:
+                limit.cancel()
 
         def do_GET(self) -> None:
             if self.path.rstrip("/") in ("", "/health"):

@@ -1,14 +1,15 @@
 """Labels in memory, and the conversion of data frames and paths to labels.
 
 Models are fitted to ``Annotations``, but users pass data frames, paths and texts. Models may not import the
-functions that read files and encode texts (see docs/architecture.md); the package registers these here by
-name when it is imported, and each is loaded on its first call.
+functions that read files and encode texts (see docs/architecture.md); the package lists these by name in
+``PROVIDED``, and each is loaded on its first call.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 from dissensus.errors import DataError, spelled
@@ -32,17 +33,10 @@ NOT_LABELS = {
     "Series",
 }
 
-_locations: dict[str, str] = {}  # name -> "module:attribute"
-
-
-def register(**locations: str) -> None:
-    """Register functions and tables by location: ``register(embed="dissensus.text.embedding:embed")``."""
-    _locations.update(locations)
-
 
 def provided(name: str) -> Any:
-    """Return a registered function or table."""
-    module, attribute = _locations[name].split(":")
+    """Return a function or table that the package lists in ``PROVIDED``."""
+    module, attribute = sys.modules["dissensus"].PROVIDED[name].split(":")
     return getattr(importlib.import_module(module), attribute)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -146,7 +148,7 @@ def quoted(value: Any) -> str:
 
 
 def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
-    """Return groups of ids that differ only by white space or case."""
+    """Return groups of ids that differ only in writing: by white space, case, quotes, or 1 and 1.0."""
     ids = vocabulary.arrow
     if not is_string_type(ids.type) or not _may_look_alike(ids):
         return []
@@ -161,8 +163,17 @@ def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
 
 
 def fold(name: str) -> str:
-    """Return an id without white space and case."""
-    return "".join(name.split()).casefold()
+    """Return an id without white space, case and quotes, with one form of each accent, and 1.0 as 1."""
+    plain = "".join(unicodedata.normalize("NFKC", name).split()).casefold().strip("'\"")
+    return re.sub(r"(?<=\d)\.0+$", "", plain)
+
+
+def valid_text(text: str) -> str:
+    """Replace half characters (lone surrogates), which UTF-8 cannot encode, by ``?``.
+
+    They occur in JSON, and in names of files that are not UTF-8.
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def suggest_spelling(name: Any, names: Iterable[Any]) -> Any:
@@ -193,10 +204,11 @@ def _common_start(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 def _may_look_alike(ids: pa.Array) -> bool:
-    """Check for white space, capital letters or non-ASCII characters, without which ids cannot look alike."""
+    """Check for white space, quotes, points, capitals or non-ASCII, without which ids cannot look alike."""
     _, text = string_buffers(ids)
     is_capital = (text >= ord("A")) & (text <= ord("Z"))
-    return bool(np.any((text <= LAST_BLANK_BYTE) | is_capital | (text >= FIRST_NON_ASCII_BYTE)))
+    is_mark = np.isin(text, np.frombuffer(b"'\".", np.uint8))
+    return bool(np.any((text <= LAST_BLANK_BYTE) | is_mark | is_capital | (text >= FIRST_NON_ASCII_BYTE)))
 
 
 def sorted_order(ids: pa.Array, role: str) -> NDArray[np.int64]:

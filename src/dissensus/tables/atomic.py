@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError, setting_variable, system_words
+from dissensus.labels.vocabulary import valid_text
 
 # Errors of the disk itself; other errors of a writer are raised unchanged.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
@@ -191,6 +192,8 @@ def _put_back(parent: Path) -> None:
 def _hidden_folder(path: PathName, parent: Path) -> Iterator[Path]:
     """Create a temporary folder in ``parent`` and remove it afterwards; report disk errors in one line."""
     folder = parent / f".dissensus-{uuid.uuid4().hex[:8]}"
+    if valid_text(str(path)) != str(path):  # Arrow opens no such names
+        raise DataError(f"{path}: the name is not UTF-8; choose another path to write to")
     try:
         with ExitStack() as stack:
             parent.mkdir(parents=True, exist_ok=True)

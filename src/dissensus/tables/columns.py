@@ -45,10 +45,10 @@ _OPTIONS = {"gold": "label", "text": "text_column"}  # settings not named after 
 
 # Usual names of the text of an item, most certain first, and of other columns that describe an item.
 TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
-ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url", "lang", "language"})
-# Usual names of labels that no single annotator gave.
-SUMMARY_NAMES = frozenset(_NAMES["gold"][0].split()) | {
-    "majority", "majority_label", "majority_vote", "final", "final_label", "consensus", "adjudicated",
+_ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url", "lang", "language"})
+# Words in the names of labels that no single annotator gave: majority vote, final_label, "Ground truth".
+_SUMMARY_WORDS = {
+    "gold", "truth", "true", "reference", "correct", "majority", "final", "consensus", "adjudicated",
     "adjudication", "aggregate", "aggregated", "agreed",
 }  # fmt: skip
 
@@ -107,12 +107,6 @@ def only_column_left(columns: Sequence[str], annotator: Any, label: Any) -> str 
     if [len(names) for names in (*named, rest)] != [1, 1, 1]:
         return None
     return None if any(has_column(rest, role) for role in ("annotator", "label", "gold")) else rest[0]
-
-
-def other_item_columns(columns: Sequence[str], item: str) -> list[str]:
-    """Return the columns (question, sample …) that may identify items as well as a plain ``id`` does."""
-    is_plain_id = _snake_case(item) in ("id", "idx")
-    return [name for name in columns if is_plain_id and _snake_case(name) in _CONTENT_NAMES]
 
 
 def guess_note(columns: Mapping[str, str], chosen: Collection[str]) -> str:
@@ -195,6 +189,12 @@ def _other_layouts() -> str:
     return f", or use {wide} if each annotator has a column, {counts} if each class has one"
 
 
+def describes_item(name: str, role: str) -> bool:
+    """Return True if a column of a wide table is by its name none of an annotator or a class (``role``)."""
+    is_summary = role == "annotator" and not _SUMMARY_WORDS.isdisjoint(_snake_case(name).split("_"))
+    return is_summary or name.strip().casefold() in _ITEM_SIDE or is_remark(name)
+
+
 def is_remark(name: str) -> bool:
     """Return True if a column's name says that it holds texts, remarks or times: Notes, created_at."""
     plain = re.sub(r"[^a-z]+", "_", name.casefold()).strip("_")
@@ -202,8 +202,11 @@ def is_remark(name: str) -> bool:
 
 
 def _is_called(name: str, words: Collection[str], role: str) -> bool:
-    """Return True if a column has one of these names, for items and annotators also as plural or id."""
-    full = _snake_case(name)
+    """Return True if a column has one of these names, for items and annotators also as plural or id.
+
+    Pandas names a second column ``label`` of a table ``label.1``.
+    """
+    full = _snake_case(re.sub(r"\.\d+$", "", name))
     if role not in ("item", "annotator"):
         return full in words
     return any(form in words for form in (full, full.removesuffix("s"), re.sub(r"_?ids?$", "", full)))
@@ -212,4 +215,4 @@ def _is_called(name: str, words: Collection[str], role: str) -> bool:
 def _snake_case(name: str) -> str:
     """Return a column's name in lower case with underscores: "workerId" and "Worker ID" are worker_id."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
-    return re.sub(r"[^0-9a-z]+", "_", words.casefold()).strip("_")
+    return re.sub(r"[\W_]+", "_", words.casefold()).strip("_")

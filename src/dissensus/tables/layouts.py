@@ -28,21 +28,18 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels import vocabulary as vocab
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.kinds import LabelType, check_label_type, infer_label_type, is_number
+from dissensus.labels.kinds import SEPARATORS, LabelType, check_label_type, infer_label_type, is_number
 from dissensus.labels.rows import Duplicates, count_notes
-from dissensus.tables.column_values import finer_item, without_contradicted
+from dissensus.tables.column_values import MAX_DISTINCT, MAX_DISTINCT_SHARE, check_roles, without_contradicted
 from dissensus.tables.columns import (
-    ITEM_SIDE,
-    SUMMARY_NAMES,
     TEXT_NAMES,
     called,
+    describes_item,
     find_column,
     has_column,
     is_id,
-    is_remark,
     listed,
     only_column_left,
-    other_item_columns,
     refuse_several_missing,
 )
 from dissensus.tables.delimited import DelimitedTable
@@ -53,8 +50,9 @@ COUNT_PREFIX = "count_"  # of the class name, in a table of counts that dissensu
 LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
 _ROWS_PROBED = 200  # to recognise a wide table
 _ANNOTATOR_NAME = re.compile(r"(ann|annotator|worker|rater|coder|judge|user|a|r)[ _.-]?\d+", re.IGNORECASE)
+_MIN_SHARED = 0.75  # share of an annotator's labels that other columns have too
 _MAX_WIDE_CLASSES = 50  # distinct labels in a table that is recognised as wide
-_MAX_REPEATED_TEXTS = 0.7  # distinct texts per row, beside a row number
+_MIN_ITEMS_OF_TOTAL = 10  # in a table whose first or last row may be a header or a total
 _MAX_TEXT_VARIANTS = 0.1  # share of items with two versions of their text
 _MIN_TEXT_LENGTH = 20  # characters on average
 _MIN_DISTINCT_TEXTS = 0.9  # share of the values of a text column
@@ -128,9 +126,9 @@ def guess_layout(table: Table, options: ReadOptions) -> Layout:
         return "long"
     if sum(name.startswith(COUNT_PREFIX) for name in names) > 1:
         return "counts"
-    if len(names) < 3 or not is_wide(first := first_rows(table)):
+    columns = wide_columns(first_rows(table)) if len(names) > 2 else []
+    if not columns:
         return "long"
-    columns = unnamed_columns(first, names[1:])
     if not all(map(_is_person, columns)):
         problem = f"the columns {listed(columns)} may be annotators, or questions about the item"
         wide, question = setting("layout", "wide"), setting("label", columns[0])
@@ -149,36 +147,48 @@ def first_rows(table: Table) -> list[dict[str, str]]:
     return [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
 
 
-def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
-    """Return True if a table is surely wide: an id, then annotators' columns with one small set of labels.
+def wide_columns(first: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the annotators' columns of a table that is surely wide: an id, then one small set of labels.
 
     Ratings and counts look alike, so a table of numbers is recognised only by names such as ``rater_1``.
     """
     columns = list(first[0]) if first else []
     if len(columns) < 3:
-        return False
+        return []
     ids = {row[columns[0]] for row in first}
     if not has_column(columns[:1], "item") and ("" in ids or not len(ids) == len(first) > 1):
-        return False  # the name does not say so, and the values are not distinct
-    annotators = unnamed_columns(first, columns[1:])
-    values = [{row[name] for row in first if row[name].strip()} for name in annotators]
-    distinct = set().union(*values)
+        return []  # the name does not say so, and the values are not distinct
+    annotators = sharing_columns(first, unnamed_columns(first, columns[1:]))
+    distinct = {row[name] for name in annotators for row in first if row[name].strip()}
     if len(annotators) < 2 or not 0 < len(distinct) <= _MAX_WIDE_CLASSES:
-        return False
+        return []
     named = all(_ANNOTATOR_NAME.fullmatch(name) for name in annotators)
-    n_columns = Counter(value for column in values for value in column)
-    shared = all(not column or any(n_columns[value] > 1 for value in column) for column in values)
-    return named or (shared and not any(map(is_number, distinct)))
+    shared = all(_shared_values(first, annotators).values())
+    return annotators if named or (shared and not any(map(is_number, distinct))) else []
 
 
 def unnamed_columns(
     first: Sequence[Mapping[str, str]], names: Sequence[str], role: str = "annotator"
 ) -> list[str]:
     """Return the columns that, by name and values, do not hold texts, remarks, times or gold labels."""
-    others = ITEM_SIDE | SUMMARY_NAMES if role == "annotator" else ITEM_SIDE
-    named = [name for name in names if name.strip().casefold() not in others and not is_remark(name)]
+    named = [name for name in names if not describes_item(name, role)]
     texts = text_columns(first, named)
     return [name for name in named if name not in texts]
+
+
+def sharing_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
+    """Return the columns without those whose values occur in no other, if those of two columns do."""
+    shared = _shared_values(first, names)
+    alike = sum(share > _MIN_SHARED for share in shared.values()) > 1
+    return [name for name in names if not alike or shared[name] >= 1 - _MIN_SHARED]
+
+
+def _shared_values(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> dict[str, float]:
+    """Return the share of each column's cells whose value occurs in another column; 1 if it is blank."""
+    cells = {name: [row[name].strip() for row in first if row[name].strip()] for name in names}
+    n_columns = Counter(value for column in cells.values() for value in set(column))
+    is_shared = {name: [n_columns[value] > 1 for value in column] for name, column in cells.items()}
+    return {name: float(np.mean(values or [True])) for name, values in is_shared.items()}
 
 
 def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:
@@ -186,10 +196,8 @@ def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> se
 
     If all columns are like that, their values are labels and the result is empty.
     """
-    values = {name: [row[name] for row in first if row[name].strip()] for name in names}
-    n_columns = Counter(value for column in values.values() for value in set(column))
-    unshared = {name for name in names if all(n_columns[value] == 1 for value in values[name])}
-    texts = {name for name in unshared if _are_texts(values[name])}
+    shared = _shared_values(first, names)
+    texts = {name for name in names if not shared[name] and _are_texts([row[name] for row in first])}
     return texts if len(texts) < len(names) else set()
 
 
@@ -223,6 +231,9 @@ def _role_column(table: Table, role: str, name: str | None, taken: Sequence[str]
         reason = "the same in all rows of an item, or different in most rows"
         remedy = f"if that is wrong, name it with {setting(role, passed[0])}"
         notes.append(f"read {role} from {vocab.quoted(chosen)}, as {listed(passed)} is {reason}; {remedy}")
+    also = [column for column in allowed if column != chosen] if role == "label" else []
+    if also:
+        notes.append(f"{listed(also)} may hold labels too; to read them, use {setting(role, also[0])}")
     return chosen
 
 
@@ -230,9 +241,14 @@ def read_long(table: Table, options: ReadOptions) -> Annotations:
     """Read a table of one row per label; rows without a label are skipped and counted."""
     notes = list[str]()
     names = long_columns(table, options, notes)
-    if options.item is None:
-        _refuse_row_numbers(table, names[0])
-        _refuse_whole_documents(table, *names[:2])
+    _refuse_joined_cells(table, names)
+    others = [name for name in table.columns if name not in names and name.strip()]
+    is_large = isinstance(table, DelimitedTable) and len(table.source.raw) > _MAX_SEARCHED_BYTES
+    if is_large:
+        others = [name for name in others if has_column([name], "item") or _text_rank(name) < len(TEXT_NAMES)]
+    if others or not is_large:
+        named = [name for name in (options.item, options.annotator, options.label) if isinstance(name, str)]
+        notes += check_roles(table, names, named, lambda: _readable_columns(table, others, []))
     order = table.order(names[2])
     options = replace(options, classes=order if options.classes is None else options.classes)
     kind: LabelType = "nominal" if order is None else "ordinal"
@@ -252,6 +268,7 @@ def from_rows(
     ``names`` and ``ids`` are the names and values of the item, annotator and label columns.
     """
     labels, rows = vocab.to_arrow(ids[2], "label"), None
+    _refuse_second_header(table, names, ids)
     missing = options.missing.mask(labels)
     if missing.all():
         raise DataError(f"{table.name}: every label is blank; there is nothing to read")
@@ -269,7 +286,14 @@ def from_rows(
         label_type=label_type,
     )
     roles = dict(zip(("item", "annotator", "label"), names, strict=True))
-    return with_constant_columns(replace(annotations, columns_read=roles), table, options.text, ids[0], rows)
+    notes = [*annotations.notes, *_odd_row_notes(annotations, vocab.to_arrow(ids[0], "item"))]
+    P, n = annotations.n_classes, annotations.n_labels
+    if max(MAX_DISTINCT, MAX_DISTINCT_SHARE * n) < P and annotations.class_values is None:
+        notes.append(
+            f"{n:,} labels have {P:,} different values; if these are texts, name another {setting('label')}"
+        )
+    annotations = replace(annotations, columns_read=roles, notes=tuple(notes))
+    return with_constant_columns(annotations, table, options.text, ids[0], rows)
 
 
 def unfolded(table: Table, options: ReadOptions) -> Table:
@@ -281,6 +305,9 @@ def unfolded(table: Table, options: ReadOptions) -> Table:
     if not any(map(table.holds_lists, names)):
         return table
     item, annotator, label = long_columns(table, options)
+    if table.holds_lists(item):
+        problem = f"{vocab.quoted(item)} holds lists, as if the table were written by column"
+        raise DataError(f"{table.name}: {problem}; write one record per row")
     others = [name for name in table.columns if name not in (item, annotator, label) and name.strip()]
     columns = {item: table.typed([item]).column(item)} | _readable_columns(table, others, [])
     return unfold(table, annotator, label, columns)
@@ -346,6 +373,8 @@ def _are_texts(values: Sequence[str | None]) -> bool:
 
 def _readable_columns(table: Table, names: Sequence[str], notes: list[str]) -> dict[str, pa.ChunkedArray]:
     """Return columns in their types, except those that cannot be read or hold lists."""
+    if not names:
+        return {}
     try:
         data = table.typed(names)
     except DataError as error:
@@ -377,36 +406,41 @@ def _first_in_item(
     return first_values, len(np.unique(codes[filled][differs]))
 
 
-def _refuse_row_numbers(table: Table, item: str) -> None:
-    """Raise an error if ``id`` is distinct in every row but another possible item column repeats."""
-    texts = [name for name in table.columns if name.strip().casefold() in TEXT_NAMES and name != item]
-    others = [*other_item_columns(table.columns, item), *texts]
-    if not others:
-        return
-    columns = [vocab.to_arrow(column, "item") for column in table.ids([item, *others])]
-    n_rows, (n_ids, *n_others) = len(columns[0]), [pc.count_distinct(column).as_py() for column in columns]
-    repeated = [
-        name
-        for name, n in zip(others, n_others, strict=True)
-        if n < (_MAX_REPEATED_TEXTS * n_rows if name in texts else n_rows)
-    ]
-    if n_ids == n_rows > 1 and repeated:
-        raise DataError(
-            f"{table.name}: {vocab.quoted(item)} is different in every row and "
-            f"{vocab.quoted(repeated[0])} is not; choose the column of the items with {setting('item')}"
-        )
+def _refuse_joined_cells(table: Table, names: Sequence[str]) -> None:
+    """Raise an error if each row holds the labels of several annotators, or an object with the label."""
+    head = table.head(_ROWS_PROBED, names).to_pylist()
+    rows = [[cell if isinstance(cell, str) else "" for cell in row.values()] for row in head]
+    if all(re.fullmatch(r"\s*\{.*\}\s*", row[2], re.DOTALL) for row in rows):
+        problem = f"the cells of {vocab.quoted(names[2])} are objects such as {vocab.quoted(rows[0][2])}"
+        raise DataError(f"{table.name}: {problem}; give their values in columns of their own")
+    for mark in SEPARATORS:
+        if all(row[1].count(mark) == row[2].count(mark) > 0 for row in rows):
+            problem = f"each row holds several annotators and labels, separated by {mark!r}"
+            raise DataError(f"{table.name}: {problem}; give one row per label")
 
 
-def _refuse_whole_documents(table: Table, item: str, annotator: str) -> None:
-    """Raise an error if an annotator has many rows of an item, and another column numbers its parts."""
-    others = [name for name in called(table.columns, "item") if name not in (item, annotator)]
-    finer = finer_item(table, item, annotator, others)
-    if finer is not None:
-        problem = (
-            f"annotators have several rows of one {vocab.quoted(item)}, with different {vocab.quoted(finer)}"
-        )
-        choices = f"{setting('item', finer)}, or {setting('item', item)}"
-        raise DataError(f"{table.name}: {problem}; choose the column of the items: {choices}")
+def _refuse_second_header(table: Table, names: Sequence[str], columns: Sequence[Any]) -> None:
+    """Raise an error if a row repeats the header, as where two files were joined."""
+    cells = [vocab.to_arrow(column, "id").cast(pa.string()) for column in columns]
+    is_name = [pc.fill_null(pc.equal(column, name), False) for name, column in zip(names, cells, strict=True)]
+    rows = np.flatnonzero(np.logical_and.reduce([vocab.numpy_bools(column) for column in is_name]))
+    if len(rows):
+        raise DataError(f"{table.locate(int(rows[0]))}: the row repeats the header; remove it")
+
+
+def _odd_row_notes(labels: Annotations, item: pa.Array) -> tuple[str, ...]:
+    """Return a note if labels occur in the first or last row only, as in a second header or a total."""
+    P = labels.n_classes
+    pairs = np.sort(labels.item.astype(np.int64) * P + labels.label)
+    n_items = np.bincount(pairs[np.append(True, np.diff(pairs) > 0)] % P, minlength=P)  # of each class
+    n_usual = np.bincount(labels.item, (n_items > 1)[labels.label], labels.n_items)
+    is_odd = (n_usual == 0) & (np.bincount(labels.item, minlength=labels.n_items) > 0)
+    odd = labels.items[is_odd].tolist()
+    ends = {item[row].as_py() for row in (0, min(1, len(item) - 1), -1)}
+    if labels.n_items < _MIN_ITEMS_OF_TOTAL or not 0 < len(odd) <= 2 or not ends.issuperset(odd):
+        return ()
+    remedy = "if its row is a header or a total, remove it"
+    return (f"the labels of item {vocab.quoted(odd[0])} occur nowhere else; {remedy}",)
 
 
 def single_column(name: str | Sequence[str] | None) -> str | None:
@@ -423,8 +457,16 @@ def single_column(name: str | Sequence[str] | None) -> str | None:
 def read_wide(table: Table, options: ReadOptions) -> Annotations:
     """Read a table of one column per annotator; blank cells and missing words are no labels."""
     item, missing = item_column(table, options, "wide"), options.missing
-    text, annotators = _value_columns(table, item, options.annotator, "annotator", options.text)
+    text, columns = _value_columns(table, item, options.annotator, "annotator", options.text)
+    annotators = columns if options.annotator is not None else sharing_columns(first_rows(table), columns)
+    left_out = [name for name in columns if name not in annotators]
+    finding = (
+        f"read annotators from {vocab.quoted(listed(annotators))}, and left out {listed(left_out)}, whose"
+    )
+    remedy = f"values occur in no other column; if that is wrong, name all with {setting('annotator')}"
+    notes = [f"{finding} {remedy}"] if left_out else []
     ids, *cells = table.ids([item, *annotators])
+    _refuse_second_header(table, annotators, cells)
     labels = [_as_integers(vocab.to_arrow(column, "label")) for column in cells]
     filled = [np.flatnonzero(~missing.mask(column)) for column in labels]
     row, annotator = np.concatenate(filled), np.repeat(np.arange(len(filled)), [len(rows) for rows in filled])
@@ -450,7 +492,10 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
             (n_missing - n_blank, words, "cell"),
         ),
     )
-    return _with_item_columns(annotations, table, item, "annotator", annotators, text)
+    notes += [*annotations.notes, *_odd_row_notes(annotations, vocab.to_arrow(ids, "item"))]
+    annotations = replace(annotations, notes=tuple(notes))
+    read = _with_item_columns(annotations, table, item, "annotator", columns, text)
+    return replace(read, columns_read={**read.columns_read, "annotator": listed(annotators)})
 
 
 def _with_item_columns(
@@ -540,15 +585,30 @@ def read_counts(table: Table, options: ReadOptions) -> Annotations:
             )
         names = declared
     ids, *cells = table.ids([item, *names])
-    counts = [_parse_counts(column, table, name) for column, name in zip(cells, names, strict=True)]
+    parsed = [_parse_counts(column, table, name) for column, name in zip(cells, names, strict=True)]
+    counts = np.column_stack(parsed)
+    _refuse_totals(counts, names, table)
     annotations = Annotations.from_counts(
-        np.column_stack(counts),
+        counts,
         items=vocab.to_arrow(ids, "item"),
         classes=[name.removeprefix(prefix) if prefix else table.native(name) for name in names],
         frame_kind=table.frame_kind,
         locate=table.locate,
     )
+    if len(counts) > 2 and (counts.sum(axis=1) == 100).all():
+        percent = "the counts of every item add up to 100; if they are percentages, give numbers of labels"
+        annotations = replace(annotations, notes=(*annotations.notes, percent))
     return _with_item_columns(annotations, table, item, "label", names, text)
+
+
+def _refuse_totals(counts: NDArray[np.float64], names: Sequence[str], table: Table) -> None:
+    """Raise an error if a column is the sum of the others, or the last row that of the rows above."""
+    is_total = (2 * counts == counts.sum(axis=1, keepdims=True)).all(axis=0)
+    if min(counts.shape) > 2 and is_total.any():
+        problem = f"{vocab.quoted(names[is_total.argmax()])} is the sum of the other classes"
+        raise DataError(f"{table.name}: {problem}; list the classes with {setting('label')}")
+    if len(counts) > 2 and (2 * counts[-1] == counts.sum(axis=0)).all():
+        raise DataError(f"{table.locate(len(counts) - 1)}: adds up the rows above; remove it")
 
 
 def _parse_counts(cells: Any, table: Table, name: str) -> NDArray[np.float64]:
@@ -614,14 +674,16 @@ def single_value_notes(annotations: Annotations) -> tuple[str, ...]:
 
 
 def lookalike_notes(vocabulary: vocab.Vocabulary) -> list[str]:
-    """Return a note on ids that differ only by white space or case, if there are any."""
+    """Return a note on ids that differ only in writing, if there are any."""
     groups, role = vocab.lookalikes(vocabulary), vocabulary.role
     if not groups:
         return []
     n, examples = sum(map(len, groups)), " and ".join(map(vocab.quoted, groups[0][:2]))
-    remedy = f"use {setting('ignore_case', True)}" if role == "label" else "correct the data"
     names = "classes" if role == "label" else f"{role}s"
-    finding = f"{n:,} {names} differ from another only by white space or case (such as {examples})"
+    by_case = len({"".join(name.split()).casefold() for name in groups[0]}) == 1
+    how = "by white space or case" if by_case else "in writing"
+    finding = f"{n:,} {names} differ from another only {how} (such as {examples})"
+    remedy = f"use {setting('ignore_case', True)}" if role == "label" and by_case else "correct the data"
     return [f"{finding} and count as different {names}; if they mean the same, {remedy}"]
 
 

@@ -22,8 +22,16 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS, LabelType, format_set, parse_set
-from dissensus.labels.vocabulary import arrow_indices, is_string_type, numpy_values, quoted, to_arrow
+from dissensus.labels.vocabulary import (
+    arrow_indices,
+    is_string_type,
+    numpy_values,
+    quoted,
+    to_arrow,
+    valid_text,
+)
 from dissensus.tables import layouts
+from dissensus.tables.column_values import codes_of, varies_within
 from dissensus.tables.columns import find_column, has_column, listed
 from dissensus.tables.tables import Table
 
@@ -86,6 +94,8 @@ def tag_columns(table: Table, options: layouts.ReadOptions) -> list[str]:
     roles = [name for name in names if has_column([name], "item") or has_column([name], "annotator")]
     others = [name for name in names if name.strip() and name not in (*roles, options.item, annotator)]
     tags = layouts.unnamed_columns(first, others)
+    codes = codes_of(table, [*roles, *tags])  # what is the same for an item or an annotator is no answer
+    tags = [tag for tag in tags if all(varies_within(codes[role], codes[tag]) is not False for role in roles)]
     values = {row[name].strip().casefold() for row in first for name in tags}
     return tags if len(tags) > 1 and values <= {*_BOOLEAN_WORDS, ""} and values & _TRUE_WORDS else []
 
@@ -278,7 +288,11 @@ def _set_text(value: Any, separator: str | None) -> str | None:
         return None
     if isinstance(value, str) and separator is not None:
         return format_set(part.strip() for part in value.split(separator) if part.strip())
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        parts = _parse_list(value)
-        return format_set(parse_set(value) if parts is None else map(str, parts))
-    return format_set([value] if isinstance(value, str) else map(str, value))
+    parts = _parse_list(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+    if parts is None or isinstance(parts, str):
+        return format_set([value] if parts else parse_set(value))
+    texts = [str(part) for part in parts]
+    if any(isinstance(part, dict | list) for part in parts) or texts != list(map(valid_text, texts)):
+        problem = f"the answer {quoted(value)} is no list of texts or numbers"
+        raise DataError(f"{problem}; give a list of classes")
+    return format_set(texts)

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from dissensus._version import __version__
 from dissensus.errors import DataError, setting, setting_variable
+from dissensus.labels.vocabulary import valid_text
 from dissensus.metrics import entropy_rows
 from dissensus.numerics import Array
 from dissensus.tables.atomic import atomic_directory, atomic_path, is_temporary_name, unchanged
@@ -364,7 +365,9 @@ def write_json(value: Any, path: Path) -> None:
 
 
 def json_safe(value: Any) -> Any:
-    """Convert NumPy values to plain ones, and infinities and NaN to None, so that JSON can represent them."""
+    """Return plain values that JSON can represent: infinities and NaN as None, half characters as "?"."""
+    if isinstance(value, str):
+        return valid_text(value)
     if type(value) in _JSON_TYPES:
         return value
     if isinstance(value, np.generic | np.ndarray):
@@ -372,5 +375,5 @@ def json_safe(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): json_safe(inner) for key, inner in value.items()}
+        return {json_safe(str(key)): json_safe(inner) for key, inner in value.items()}
     return [json_safe(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -308,8 +308,9 @@ def _narwhals_frame(frame: Any, name: str) -> nw.DataFrame[Any]:
     if hasattr(frame, "reset_index") and hasattr(frame, "index"):
         # Ids may be in a pandas index: that of a Series, or one with a name, becomes a column.
         if frame.ndim == 1:
-            index = frame.index.name or "item"
-            frame = frame.rename(frame.name or "label").rename_axis(index).reset_index()
+            frame = frame.rename(frame.name or "label")
+            has_names = frame.index.nlevels > 1 or frame.index.name
+            frame = (frame if has_names else frame.rename_axis("item")).reset_index()
         else:
             named = [name for name in frame.index.names if name is not None and name not in frame.columns]
             frame = frame.reset_index() if len(named) == frame.index.nlevels else frame
