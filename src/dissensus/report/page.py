@@ -50,7 +50,7 @@ SCRIPTS = (
     "dom",
     "base",
     "table",
-    "turns",
+    "text",
     "items",
     "annotators",
     "judges",

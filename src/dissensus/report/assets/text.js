@@ -1,4 +1,4 @@
-// Conversations, shown as turns.
+// Texts of items: conversations are shown as turns.
 
 // Speaker and words of each turn of a conversation: JSON messages, or lines that begin with a speaker; null otherwise.
 function turns(text) {
@@ -15,8 +15,9 @@ function turns(text) {
   return Array.from({ length: (parts.length - 1) / 2 }, (_, k) => [parts[2 * k + 1], parts[2 * k + 2].trim()]);
 }
 
-function fullText(text) {
+// A text as turns of a conversation, or as one paragraph; `format` makes an element of a text.
+function fullText(text, format = null) {
   const said = turns(text);
-  if (!said) return h("p", { class: "full" }, text);
-  return h("dl", { class: "turns" }, ...said.flatMap(([who, words]) => [h("dt", {}, who), h("dd", {}, words)]));
+  if (!said) return format ? format(text) : h("p", { class: "full" }, text);
+  return h("dl", { class: "turns" }, ...said.flatMap(([who, words]) => [h("dt", {}, who), h("dd", {}, format ? format(words) : words)]));
 }
