@@ -50,6 +50,7 @@ class DecideServer:
         require("uvicorn", "app")
         self.room, self.token, self.socket = room, secrets.token_urlsafe(24), socket.socket()
         self.socket.bind((HOSTS[0], 0))
+        self.socket.listen()  # a browser that is opened before the server runs waits
         self.hosts = {f"{host}:{self.socket.getsockname()[1]}" for host in HOSTS}
 
     @property

@@ -46,7 +46,19 @@ from dissensus.tables.atomic import atomic_path
 from dissensus.tables.columns import guess_note
 from dissensus.tables.results import json_safe
 
-SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold", "fitting", "page")
+SCRIPTS = (
+    "dom",
+    "base",
+    "table",
+    "text",
+    "items",
+    "annotators",
+    "judges",
+    "clusters",
+    "gold",
+    "fitting",
+    "page",
+)
 
 
 def write_report(
