@@ -188,3 +188,37 @@ def test_gold_corrects_a_class_that_votes_miss() -> None:
     # a uniform prior changes nothing
     nothing = ds.LogLinear().fit(annotations, prior=np.ones((600, 3)))
     assert_allclose(nothing.posterior_, without.posterior_, rtol=1e-8)
+
+
+def test_items_chosen_as_difficult_are_recognised() -> None:
+    """Nearly tied items are no sample of all items; random items, and items of one class, are."""
+    rng = np.random.default_rng(0)
+    yes = rng.binomial(5, rng.choice([0.1, 0.9], 400))
+    counts = np.column_stack([5 - yes, yes])
+    tied = np.isin(yes, (2, 3))
+    assert hll.chosen_as_difficult(counts, tied)
+    assert not hll.chosen_as_difficult(counts, yes >= 4)
+    assert not hll.chosen_as_difficult(counts, np.arange(400) == 7)  # one item
+    assert not hll.chosen_as_difficult(counts, np.ones(400, dtype=bool))
+    assert not hll.chosen_as_difficult(np.eye(2, dtype=int)[yes % 2], tied)  # one label an item
+    alarms = [hll.chosen_as_difficult(counts, rng.permutation(400) < 40) for _ in range(400)]
+    assert np.mean(alarms) < 0.06
+
+
+def test_gold_of_difficult_items_does_no_harm_elsewhere() -> None:
+    """Annotators are half right on nearly tied items and nearly always elsewhere."""
+    rng = np.random.default_rng(1)
+    truth, hard = rng.integers(3, size=300), rng.random(300) < 0.2
+    right = rng.random((300, 5)) < np.where(hard, 0.4, 0.9)[:, None]
+    label = np.where(right, truth[:, None], (truth[:, None] + rng.integers(1, 3, size=(300, 5))) % 3)
+    item, annotator = np.indices(label.shape)
+    labels = ds.Annotations.from_arrays(item.ravel(), annotator.ravel(), label.ravel(), classes=[0, 1, 2])
+    prior = np.ones((300, 3))
+    prior[hard] = np.eye(3)[truth[hard]]
+    without, trained = ds.LogLinear().fit(labels), ds.LogLinear().fit(labels, prior=prior)
+    rest = ~hard
+    accuracy = [(m.posterior_[rest].argmax(axis=1) == truth[rest]).mean() for m in (without, trained)]
+    assert accuracy[1] >= accuracy[0] - 0.005
+    np.testing.assert_array_equal(trained.posterior_[hard].argmax(axis=1), truth[hard])
+    skills = [np.mean(np.einsum("nkk->nk", m.confusion_)) for m in (without, trained)]
+    assert abs(skills[1] - skills[0]) < 0.1
