@@ -206,19 +206,19 @@ def test_items_chosen_as_difficult_are_recognised() -> None:
 
 
 def test_gold_of_difficult_items_does_no_harm_elsewhere() -> None:
-    """Annotators are half right on nearly tied items and nearly always elsewhere."""
-    rng = np.random.default_rng(1)
-    truth, hard = rng.integers(3, size=300), rng.random(300) < 0.2
-    right = rng.random((300, 5)) < np.where(hard, 0.4, 0.9)[:, None]
-    label = np.where(right, truth[:, None], (truth[:, None] + rng.integers(1, 3, size=(300, 5))) % 3)
-    item, annotator = np.indices(label.shape)
-    labels = ds.Annotations.from_arrays(item.ravel(), annotator.ravel(), label.ravel(), classes=[0, 1, 2])
-    prior = np.ones((300, 3))
-    prior[hard] = np.eye(3)[truth[hard]]
-    without, trained = ds.LogLinear().fit(labels), ds.LogLinear().fit(labels, prior=prior)
-    rest = ~hard
-    accuracy = [(m.posterior_[rest].argmax(axis=1) == truth[rest]).mean() for m in (without, trained)]
-    assert accuracy[1] >= accuracy[0] - 0.005
-    np.testing.assert_array_equal(trained.posterior_[hard].argmax(axis=1), truth[hard])
-    skills = [np.mean(np.einsum("nkk->nk", m.confusion_)) for m in (without, trained)]
-    assert abs(skills[1] - skills[0]) < 0.1
+    """Annotators guess on a fifth of the items, which get gold, and are right on most others."""
+    change = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        truth, hard = rng.integers(5, size=300), rng.random(300) < 0.2
+        right = rng.random((300, 5)) < np.where(hard, 0.2, 0.6)[:, None]
+        label = np.where(right, truth[:, None], (truth[:, None] + rng.integers(1, 5, size=(300, 5))) % 5)
+        item, annotator = np.indices(label.shape)
+        labels = ds.Annotations.from_arrays(item.ravel(), annotator.ravel(), label.ravel(), classes=range(5))
+        prior = np.ones((300, 5))
+        prior[hard] = np.eye(5)[truth[hard]]
+        without, trained = ds.LogLinear().fit(labels), ds.LogLinear().fit(labels, prior=prior)
+        np.testing.assert_array_equal(trained.posterior_[hard].argmax(axis=1), truth[hard])
+        answers = (model.posterior_[~hard].argmax(axis=1) == truth[~hard] for model in (without, trained))
+        change.append(-np.subtract(*(right.mean() for right in answers)))
+    assert np.mean(change) > -0.005
