@@ -278,7 +278,7 @@ function show(found) {
 
 function place() {
   const id = h("bdi", { class: "id" }, item.item);
-  if (item.beyond) return [`Item ${whole(item.position)} `, id, h("span", { class: "note" }, "further items, the most uncertain first")];
+  if (item.beyond) return [`Item ${whole(item.position)} `, id, " ", h("span", { class: "note" }, "further items, the most uncertain first")];
   return [`Item ${whole(item.position)} of ${whole(item.of)} `, id];
 }
 
