@@ -89,6 +89,9 @@ def test_skipped_items_come_last(room: Room) -> None:
     everything = [room.opened().ids[m] for m in room.opened().order]
     assert room.next(everything)["item"] == first
     assert n == 30
+    for item in everything:
+        room.decide(item, "no")
+    assert room.next(everything) == {"item": None}
 
 
 def test_the_position_counts_what_is_done(room: Room) -> None:

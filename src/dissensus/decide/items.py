@@ -84,9 +84,8 @@ class DecisionItems:
 
     def next(self, skipped: list[str]) -> str | None:
         """Return the next item, those skipped last; None if there is none."""
-        later = set(skipped)
-        names = (self.ids[m] for m in self.order)
-        return next((name for name in names if name not in later), self.ids[self.order[0]] if later else None)
+        later, names = set(skipped), [self.ids[m] for m in self.order]
+        return next((name for name in names if name not in later), names[0] if names else None)
 
     def code(self, item: object) -> int:
         """Return the code of an item."""

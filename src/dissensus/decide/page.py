@@ -12,7 +12,7 @@ from importlib.resources import files
 SCRIPTS = (("report", "dom.js"), ("report", "text.js"), ("decide", "markdown.js"), ("decide", "decide.js"))
 STYLES = (("report", "style.css"), ("decide", "decide.css"))
 # A notebook on this machine may show the page in a frame.
-FRAMES = "'self' http://localhost:* http://127.0.0.1:* http://[::1]:*"
+FRAMES = "'self' http://localhost:* http://127.0.0.1:*"
 
 
 @cache

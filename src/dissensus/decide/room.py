@@ -265,7 +265,7 @@ class Room:
             labels, decisions = self.items.labels, self.items.decisions
             n_unsure = sum(decision.label is None for decision in decisions.values())
             state |= {"n_items": labels.n_items, "n_labels": labels.n_labels, "kind": labels.label_type}
-            state |= {"classes": self.items.class_names, "file": str(self.journal.path)}
+            state |= {"classes": self.items.class_names, "file": str(self.journal.path.resolve())}
             state |= {"to_decide": int(self.items.findings.adjudicate.sum()), "latest": self.journal.last}
             return state | {
                 "decided": len(decisions) - n_unsure,

@@ -12,9 +12,8 @@ let item = null; // the item on screen
 let draft = null; // note and ticks of this item
 let blind = remembered("blind", false);
 let asWritten = false; // texts without formatting
-let busy = false; // a decision is being saved, or the next item is being loaded
-let shownAt = 0;
-let lastSeen = 0; // number of the last line of the journal that this page knows of
+let busy = false; // a decision is being saved, or the next item is being loaded: decisions are not taken
+let shown = { version: -1, line: 0 }; // numbers, and last line of the journal, that the item on screen takes into account
 let skipped = [];
 const drafts = new Map(Object.entries(remembered("drafts", {})));
 
@@ -101,16 +100,14 @@ function apply(found) {
   else if (before.error && !state.error) calm();
   if (!opened() || busy) return;
   showCounts();
-  if (!item) {
-    if (before.version !== state.version || newLine()) advance();
-  } else if (before.version !== state.version || newLine()) refresh();
+  if (state.version !== shown.version || line() > shown.line) {
+    if (item) refresh();
+    else advance();
+  }
   if (before.version !== state.version) showTexts();
 }
 
-// Whether another tab has added a line to the journal that may concern this page.
-function newLine() {
-  return state.latest && state.latest.seq > lastSeen && (!item || state.latest.item === item.item);
-}
+const line = () => (state.latest ? state.latest.seq : 0);
 
 function showBackground() {
   const words = state.message || (state.fast ? "numbers of a quick first fit" : "");
@@ -225,24 +222,37 @@ function showCounts() {
 
 function setBusy(value) {
   busy = value;
-  $("item").setAttribute("aria-busy", String(value));
+  $("view-decide").setAttribute("aria-busy", String(value));
 }
 
-async function advance() {
+// Show an item that is asked for, and take no decision until it has been on screen for a moment.
+async function load(source) {
   setBusy(true);
+  const now = { version: state.version, line: Math.max(shown.line, line()) };
   try {
-    const found = await ask("next", { skip: skipped });
-    if (skipped.includes(found.item)) skipped = skipped.filter((id) => id !== found.item);
+    const found = await source();
+    shown = now;
     show(found);
-  } catch (error) { failed(error, advance); }
+    await new Promise((resolve) => { setTimeout(resolve, SETTLING); });
+  } catch (error) { failed(error, () => load(source)); }
   setBusy(false);
 }
 
+// The next item; when only skipped ones are left, these in turn.
+async function nextItem() {
+  const found = await ask("next", { skip: skipped });
+  if (!skipped.includes(found.item)) return found;
+  skipped = skipped.slice(-1);
+  return ask("next", { skip: skipped });
+}
+
+const advance = () => load(nextItem);
+const itemOf = (id) => ask(`item?id=${encodeURIComponent(id)}`);
+
 function show(found) {
-  const first = !item && !shownAt;
+  const first = !item && $("finished").hidden;
   calm();
   item = found.item === null ? null : found;
-  lastSeen = Math.max(lastSeen, state.latest ? state.latest.seq : 0);
   $("item").hidden = !item;
   $("finished").hidden = Boolean(item);
   showCounts();
@@ -260,7 +270,6 @@ function show(found) {
     const file = state.file ? ` The decisions are in ${state.file}.` : "";
     $("finished-words").textContent = `You decided ${whole(state.decided)} items${state.unsure ? ` and marked ${whole(state.unsure)} as unsure` : ""}.${file}`;
   }
-  shownAt = performance.now();
   if (!first && view() === "decide") {
     $("item-title").focus({ preventScroll: true });
     scrollTo({ top: 0, behavior: "instant" });
@@ -269,7 +278,7 @@ function show(found) {
 
 function place() {
   const id = h("bdi", { class: "id" }, item.item);
-  if (item.beyond) return [`Item ${whole(item.position)} `, id, h("span", { class: "note" }, "further items, the most uncertain first")];
+  if (item.beyond) return [`Item ${whole(item.position)} `, id, " ", h("span", { class: "note" }, "further items, the most uncertain first")];
   return [`Item ${whole(item.position)} of ${whole(item.of)} `, id];
 }
 
@@ -410,16 +419,14 @@ function inProgress() {
   return Boolean(draft.note.trim() || draft.ticks.length || draft.none);
 }
 
-const open_ = () => item && !busy && performance.now() - shownAt >= SETTLING;
-
 function decide(label, unsure = false) {
-  if (!open_()) return;
+  if (!item || busy) return;
   keepDraft();
   save({ item: item.item, label, unsure, note: draft.note.trim() });
 }
 
 function confirmTicks() {
-  if (!open_()) return;
+  if (!item || busy) return;
   if (draft.ticks.length || draft.none) {
     decide(item.answers.map((answer) => answer.label).filter((label) => draft.ticks.includes(label)));
     return;
@@ -438,7 +445,7 @@ async function save(decision) {
     warn(`Not saved: ${error.message}`, "Try again", () => { if (item && item.item === decision.item && !busy) save(decision); });
     return;
   }
-  lastSeen = Math.max(lastSeen, saved.seq);
+  shown.line = Math.max(shown.line, saved.seq);
   Object.assign(state, { decided: saved.decided, can_undo: true });
   drafts.delete(decision.item);
   remember("drafts", Object.fromEntries(drafts));
@@ -448,47 +455,44 @@ async function save(decision) {
 }
 
 function skip() {
-  if (!open_()) return;
+  if (!item || busy) return;
   skipped = [...skipped.filter((id) => id !== item.item), item.item];
   say(`Skipped: ${item.item}`);
   advance();
 }
 
 async function undo() {
-  if (busy || performance.now() - shownAt < SETTLING) return;
+  if (busy) return;
   setBusy(true);
-  try {
-    const undone = await ask("undo", {});
-    lastSeen = Math.max(lastSeen, undone.seq);
-    skipped = skipped.filter((id) => id !== undone.item);
-    say(`Undone: ${undone.item} is open again`);
-    await visit(undone.item);
-    pollSoon();
-  } catch (error) { warn(error.message); }
-  setBusy(false);
-}
-
-async function visit(id) {
-  try { show(await ask(`item?id=${encodeURIComponent(id)}`)); } catch (error) { failed(error, () => visit(id)); }
+  let undone;
+  try { undone = await ask("undo", {}); } catch (error) {
+    setBusy(false);
+    warn(error.message);
+    return;
+  }
+  shown.line = Math.max(shown.line, undone.seq);
+  say(`Undone: ${undone.item} is open again`);
+  skipped = skipped.filter((id) => id !== undone.item);
+  await load(() => itemOf(undone.item));
+  pollSoon();
 }
 
 // New numbers for the item on screen; or a decision on it that was made in another tab.
 async function refresh() {
   const before = item;
+  const now = { version: state.version, line: line() };
   let found;
-  try { found = await ask(`item?id=${encodeURIComponent(before.item)}`); } catch { return; } // the next poll tells
+  try { found = await itemOf(before.item); } catch { return; } // the next poll tells
   if (busy || item !== before) return;
-  const line = state.latest ? state.latest.seq : 0;
-  const other = found.decision && line > lastSeen && (!before.decision || before.decision.seq < found.decision.seq);
-  lastSeen = Math.max(lastSeen, line);
+  shown = now;
   item = found;
   $("item-title").replaceChildren(...place());
   showAnswers();
-  if (!other) return;
-  const words_ = `Another tab has decided this item: ${words(found.decision)}.`;
-  if (inProgress()) warn(`${words_} A decision here would replace it.`, "Next item", advance);
+  if (!found.decision || (before.decision && before.decision.seq >= found.decision.seq)) return;
+  const meanwhile = `This item was decided in another tab: ${words(found.decision)}.`;
+  if (inProgress()) warn(`${meanwhile} A decision here would replace it.`, "Next item", advance);
   else {
-    say(words_);
+    say(meanwhile);
     advance();
   }
 }
@@ -558,7 +562,7 @@ for (const name of ["dragover", "drop", "dragleave"]) {
     if (name === "drop" && event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
   });
 }
-$("files").replaceChildren(...FILES.map(([name, words_]) => h("li", {}, h("a", { href: `take/${name}`, download: name }, name), h("span", {}, ...inline(words_)))));
+$("files").replaceChildren(...FILES.map(([name, use]) => h("li", {}, h("a", { href: `take/${name}`, download: name }, name), h("span", {}, ...inline(use)))));
 document.addEventListener("keydown", onKey);
 addEventListener("hashchange", () => { calm(); showView(); showTexts(); });
 poll();
