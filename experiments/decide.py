@@ -64,7 +64,7 @@ def replay(labels: ds.Annotations) -> Values:
     open_labels = replace(labels, gold=None)
     model = fit(open_labels, fast=True, settings={"use_features": False}, progress=False).model
     start: Any = choose_truth(open_labels, progress=False).model
-    findings = Findings(model, open_labels, model.intervals(), *(None,) * 4)  # type: ignore[arg-type]
+    findings = Findings(model, open_labels, model.intervals(), *(None,) * 4)
     items = DecisionItems(findings, start, {}, Path())
     proposed = np.zeros(0, dtype=np.intp)
     for size in np.diff(np.linspace(0, n, min(BATCHES, n) + 1).round().astype(int)):
