@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -105,15 +105,20 @@ class Room:
         threading.Thread(target=run, daemon=True).start()
 
     def _run(self, work: Callable[..., None], *arguments: Any, **evidence: Any) -> None:
-        """Run work; a failure becomes the line that the page shows, and the decisions stay in reach."""
-        try:
+        with self._failures_shown():
             work(*arguments, **evidence)
+        self.stage, self.message = "failed" if self.items is None else "ready", ""
+
+    @contextmanager
+    def _failures_shown(self) -> Iterator[None]:
+        """Turn a failure inside the block into the line that the page shows."""
+        try:
+            yield
         except DissensusError as error:
             self.error = str(error)
         except Exception as error:
             traceback.print_exc()
-            self.error = f"internal error: {error!r}"
-        self.stage, self.message = "failed" if self.items is None else "ready", ""
+            self.error = f"internal error ({error!r}); the decisions are saved"
 
     def _fit_all(self) -> None:
         self._set_answers(self._fit(fast=True), is_fast=True)
@@ -174,10 +179,11 @@ class Room:
         while True:
             self._new_decisions.wait()
             self._new_decisions.clear()
-            labels = self._labels_with_gold()
-            truth = with_settings(self.opened().truth, {}).fit(labels, prior=gold_prior(labels))
-            with self._changed():
-                self.items = replace(self.opened(), truth=truth)
+            with self._failures_shown():
+                labels = self._labels_with_gold()
+                truth = with_settings(self.opened().truth, {}).fit(labels, prior=gold_prior(labels))
+                with self._changed():
+                    self.items = replace(self.opened(), truth=truth)
 
     @property
     def journal(self) -> Journal:
@@ -187,7 +193,7 @@ class Room:
         return self._journal
 
     @contextmanager
-    def _changed(self) -> Any:
+    def _changed(self) -> Iterator[None]:
         """Lock inside the block, after which the page shows new numbers."""
         with self._lock:
             yield

@@ -650,7 +650,9 @@ def with_side_tables(
             tables[f"{role}s"] = columns.add_column(0, name, table.ids([key])[0])
             locators[f"{role}s"] = table.locate
     if gold is not None:
-        table = open_table(pa.table(read_decisions(gold)) if is_decisions(gold) else gold, name="the gold table")
+        table = open_table(
+            pa.table(read_decisions(gold)) if is_decisions(gold) else gold, name="the gold table"
+        )
         names, usual = table.columns, id_columns[0]
         key = find_column(names, "item", usual if usual in names else None, table.name)
         others = [name for name in names if name != key and name.strip()]
