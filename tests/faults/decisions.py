@@ -92,7 +92,9 @@ def study(n_kills: int, folder: Path, seed: int = 0) -> tuple[int, int, list[str
                 counted = saved_decisions(folder)
                 unsure = sum(row["label"] is None for row in counted.values())
                 if (state["decided"], state["unsure"]) != (len(counted) - unsure, unsure):
-                    faults.append(f"kill {kill}: the server counts {state['decided']} of {len(counted)} decisions")
+                    faults.append(
+                        f"kill {kill}: the server counts {state['decided']} of {len(counted)} decisions"
+                    )
             killed = threading.Event()
             tabs = [
                 threading.Thread(target=post, args=(process, posted, rng.randrange(1 << 30), killed))
