@@ -1,10 +1,12 @@
 """The page of ``dissensus open`` in a real browser, with the server in a process of its own."""
 
 import base64
+import itertools
 import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -33,9 +35,7 @@ HOSTILE = {
 }
 # a PNG file of one pixel
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-READY = (
-    "#view-decide[aria-busy=false] #item:not([hidden]), #view-decide[aria-busy=false] #finished:not([hidden])"
-)
+READY = "#view-decide[aria-busy=false] :is(#item, #finished):not([hidden])"
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +80,8 @@ class Visitor:
     def violations(self) -> list[str]:
         """Return violations of accessibility rules; needs bypass_csp, as the page's policy blocks axe."""
         axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-        return [
-            f"{rule['id']}: {rule['nodes'][0]['html']}" for rule in axe.run(self.page).response["violations"]
-        ]
+        rules = axe.run(self.page).response["violations"]
+        return [f"{rule['id']}: {rule['nodes'][0]['html']}" for rule in rules]
 
 
 Start = Callable[..., OpenProcess]
@@ -104,12 +103,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenProcess]:
-    """A page for tests that save nothing; its texts are hostile, and so is the name of a column."""
+    """A page for tests that save nothing; some of its texts are hostile."""
     folder = tmp_path_factory.mktemp("decide")
     texts = dict(enumerate(HOSTILE.values()))
-    texts |= {
-        20: "User: **two** chairs\nAssistant: `one`\nUser: see https://example.org/a?b=1.\nAssistant: no"
-    }
+    turns = (
+        "User: **two** chairs",
+        "Assistant: `one`",
+        "User: see https://example.org/a?b=1.",
+        "Assistant: no",
+    )
+    texts[20] = "\n".join(turns)
     process = OpenProcess(folder, *write_case(folder, texts=texts))
     wait_for_fit(process)
     yield process
@@ -268,7 +271,7 @@ def test_the_end_and_skipped_items(browser: Any, start: Start, tmp_path: Path) -
         visitor.press("n")
         seen.append(visitor.item)
     assert set(seen[:4]) == {"c0", "c1", "c2", "c3"}
-    assert all(one != other for one, other in zip(seen, seen[1:], strict=False))
+    assert all(one != other for one, other in itertools.pairwise(seen))
     visitor.press("1", "2", "u", "3", until="Saved")
     assert visitor.text("#item-title") == "Nothing is left to decide"
     path = tmp_path / "votes-decisions" / "decisions.jsonl"
@@ -354,10 +357,18 @@ def test_many_classes_are_filtered(browser: Any, start: Start, tmp_path: Path) -
 # ---- what is shown ------------------------------------------------------------------------------------
 
 
+def fulfill(content: dict[str, Any], route: Any) -> None:
+    route.fulfill(json=content)
+
+
+def answer_next(visitor: Visitor, content: dict[str, Any]) -> None:
+    visitor.page.route("**/next", partial(fulfill, content))
+
+
 def show_item(visitor: Visitor, process: OpenProcess, item: str) -> None:
     """Show an item in place of the next one."""
     content = process.request(f"item?id={item}")[1]
-    visitor.page.route("**/next", lambda route: route.fulfill(json=content))
+    answer_next(visitor, content)
     visitor.press("n")
     visitor.page.unroute("**/next")
     assert visitor.item == item
@@ -424,18 +435,14 @@ MARKDOWN = [
     ("# Title\ntext", "<p class='heading'>Title</p><p>text</p>"),
     ("#tag and 2 * 3 * 4", "<p>#tag and 2 * 3 * 4</p>"),
     ("a snake_case_name, 2*3*4", "<p>a snake_case_name, 2*3*4</p>"),
-    (
-        "**a *b* c** and __d__, _e_",
-        "<p><strong>a <em>b</em> c</strong> and <strong>d</strong>, <em>e</em></p>",
-    ),
+    ("**a *b* c** and _e_", "<p><strong>a <em>b</em> c</strong> and <em>e</em></p>"),
+    ("__d__ *e*f", "<p><strong>d</strong> *e*f</p>"),
     ("`**a**` ``", "<p><code>**a**</code> ``</p>"),
     ("```py\n<b>\n\n# x\n```\nafter", "<pre tabindex='0'><code><b>\n\n# x</code></pre><p>after</p>"),
     ("~~~\nopen", "<pre tabindex='0'><code>open</code></pre>"),
     ("> a\n> b\n\nc", "<blockquote><p>a\nb</p></blockquote><p>c</p>"),
-    (
-        "- a\n  more\n- b\n  1. c",
-        "<ul><li><p>a\nmore</p></li><li><p>b</p><ol start='1'><li><p>c</p></li></ol></li></ul>",
-    ),
+    ("- a\n  more\n- b", "<ul><li><p>a\nmore</p></li><li><p>b</p></li></ul>"),
+    ("- b\n  1. c", "<ul><li><p>b</p><ol start='1'><li><p>c</p></li></ol></li></ul>"),
     ("7) a\n8) b", "<ol start='7'><li><p>a</p></li><li><p>b</p></li></ol>"),
     ("a\nb\n\nc", "<p>a\nb</p><p>c</p>"),
     ("[a](http://x.example) [b](ftp://x) [c](//x)", "<p><a>a</a> [b](ftp://x) [c](//x)</p>"),
@@ -445,9 +452,10 @@ MARKDOWN = [
     ("", ""),
 ]
 AS_TEXT = """node => {
+  const omitted = ["href", "rel", "target", "title", "dir"];
   const shown = (node) => {
     if (node.nodeType === 3) return node.data;
-    const names = node.getAttributeNames().filter((name) => !["href", "rel", "target", "title", "dir"].includes(name));
+    const names = node.getAttributeNames().filter((name) => !omitted.includes(name));
     const start = [node.localName, ...names.map((name) => `${name}='${node.getAttribute(name)}'`)].join(" ");
     return `<${start}>${[...node.childNodes].map(shown).join("")}</${node.localName}>`;
   };
@@ -464,10 +472,9 @@ def test_markdown_and_hostile_texts(browser: Any, finished: OpenProcess) -> None
     texts = [*MARKDOWN, *((text, None) for text in HOSTILE.values())]
     for text, expected in texts:
         content |= {"text": text, "why": text, "columns": {text: text}}
-        content["answers"] = [
-            answer | {"label": f"{n}{text[:200]}"} for n, answer in enumerate(content["answers"])
-        ]
-        page.route("**/next", lambda route: route.fulfill(json=content))
+        for n, answer in enumerate(content["answers"]):
+            answer["label"] = f"{n}{text[:200]}"
+        answer_next(visitor, content)
         visitor.press("n")
         if text:
             page.click("#subject summary")
@@ -475,10 +482,8 @@ def test_markdown_and_hostile_texts(browser: Any, finished: OpenProcess) -> None
             assert (page.locator("#subject .markdown").evaluate(AS_TEXT) if text else "") == expected
         for link in page.locator("#item a").all():
             assert re.match("https?://", link.get_attribute("href"))
-            assert (link.get_attribute("rel"), link.get_attribute("target")) == (
-                "noopener noreferrer",
-                "_blank",
-            )
+            assert link.get_attribute("rel") == "noopener noreferrer"
+            assert link.get_attribute("target") == "_blank"
         assert page.locator("#item :is(script, img, svg, iframe, object, style, form)").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     assert page.evaluate("window.hacked") is None
@@ -562,8 +567,9 @@ def test_files_are_dropped_on_the_page(browser: Any, start: Start, tmp_path: Pat
         """text => {
           const dataTransfer = new DataTransfer();
           dataTransfer.items.add(new File([text], "votes.csv"));
+          const settings = { dataTransfer, bubbles: true, cancelable: true };
           for (const type of ["dragover", "drop"]) {
-            document.getElementById("zone").dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+            document.getElementById("zone").dispatchEvent(new DragEvent(type, settings));
           }
         }""",
         content,
@@ -582,10 +588,8 @@ def test_files_are_dropped_on_the_page(browser: Any, start: Start, tmp_path: Pat
 def test_others_are_refused(finished: OpenProcess) -> None:
     url, token = finished.url, finished.url.split("/")[3]
     port = url.split("/")[2].split(":")[1]
-    paths: dict[str, Any] = dict.fromkeys(
-        ("", "state", "item?id=c1", "report", "take/gold.csv", "image?id=1&n=0")
-    )
-    paths |= dict.fromkeys(("next", "undo", "refit"), {})
+    gets = "", "state", "item?id=c1", "report", "take/gold.csv", "image?id=1&n=0"
+    paths: dict[str, Any] = dict.fromkeys(gets) | {path: {} for path in ("next", "undo", "refit")}
     paths |= {"decide": {"item": "c1", "label": "yes", "unsure": False, "note": ""}, "drop?name=a.csv": b"x"}
     for path, body in paths.items():
         for headers in (
@@ -612,9 +616,8 @@ def test_pages_of_other_origins_reach_nothing(browser: Any, finished: OpenProces
     context = browser.new_context()
     page = context.new_page()
     decision = json.dumps({"item": "c1", "label": "yes", "unsure": False, "note": ""})
-    page.route(
-        "http://evil.example/**", lambda route: route.fulfill(content_type="text/html", body="<h1>evil</h1>")
-    )
+    evil = {"content_type": "text/html", "body": "<h1>evil</h1>"}
+    page.route("http://evil.example/**", lambda route: route.fulfill(**evil))
     page.goto("http://evil.example/")
     attack = """async ([url, body]) => {
       const kinds = ["text/plain", "application/json"];
@@ -642,9 +645,8 @@ def test_the_page_works_in_the_frame_of_a_notebook(browser: Any, start: Start, t
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
-            self.wfile.write(
-                f'<h1>Notebook</h1><iframe src="{process.url}" width=900 height=700></iframe>'.encode()
-            )
+            cell = f'<iframe src="{process.url}" width=900 height=700></iframe>'
+            self.wfile.write(f"<h1>Notebook</h1>{cell}".encode())
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -692,7 +694,7 @@ def test_accessibility_of_every_view(browser: Any, finished: OpenProcess, scheme
     assert page.locator("#keys").is_visible()
     assert visitor.violations() == []
     page.keyboard.press("Escape")
-    page.route("**/next", lambda route: route.fulfill(json={"item": None}))
+    answer_next(visitor, {"item": None})
     visitor.press("n")
     assert visitor.violations() == []
     for view in ("report", "export"):
@@ -702,15 +704,9 @@ def test_accessibility_of_every_view(browser: Any, finished: OpenProcess, scheme
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     state = finished.state()
     for stage in ("waiting", "fitting"):
-        content = {
-            "stage": stage,
-            "message": "reading",
-            "share": 0.4,
-            "error": "votes.csv: is empty",
-            "title": "",
-        }
-        content |= {"version": 0, "report": 0, "fast": False}
-        page.route("**/state", lambda route: route.fulfill(json=content))
+        content = {"stage": stage, "message": "reading", "share": 0.4, "error": "votes.csv: is empty"}
+        content |= {"title": "", "version": 0, "report": 0, "fast": False}
+        page.route("**/state", partial(fulfill, content))
         page.reload()
         page.wait_for_selector(f"#view-{stage}:not([hidden])")
         assert visitor.violations() == []
