@@ -58,19 +58,19 @@ def trained(labels: ds.Annotations, model: Any, items: NDArray[np.intp]) -> Any:
 
 
 def replay(labels: ds.Annotations) -> Values:
-    """Decide the proposed items, and items at random; return the changes in accuracy over all judged items."""
+    """Decide the proposed items, and items at random; return the changes in accuracy over judged items."""
     judged = judged_items(labels)
     n = max(1, round(SHARE * len(judged)))
     open_labels = replace(labels, gold=None)
     model = fit(open_labels, fast=True, settings={"use_features": False}, progress=False).model
     start: Any = choose_truth(open_labels, progress=False).model
-    findings = Findings(model, open_labels, model.intervals(), *(None,) * 4)  # type: ignore[arg-type]
+    findings = Findings(model, open_labels, model.intervals(), *(None,) * 4)
     items = DecisionItems(findings, start, {}, Path())
     proposed = np.zeros(0, dtype=np.intp)
     for size in np.diff(np.linspace(0, n, min(BATCHES, n) + 1).round().astype(int)):
         order = items.order[np.isin(items.order, judged)]
         proposed = np.concatenate([proposed, order[:size]])
-        truth = trained(open_labels if not len(proposed) else labels, start, proposed)
+        truth = trained(labels, start, proposed)
         items = replace(items, truth=truth, decisions=decided(labels, proposed))
     before = right_rows(labels, start.label_distributions_, judged).mean()
 
@@ -100,10 +100,10 @@ def ratio(rows: Sequence[Values]) -> tuple[float, float, float]:
 
 PAGE = """# Decisions
 
-Written by `python -m experiments.decide`. On the page of `dissensus open`, {share:.0%} of the items with gold labels
-are decided as their gold label says: those that the page proposes, and as many at random (mean of {draws} draws).
-The model of the right class is fitted again after every twentieth of the decisions. The table shows the
-change in accuracy over all items with gold, in percentage points; decided items count.
+Written by `python -m experiments.decide`. On the page of `dissensus open`, {share:.0%} of the items with gold
+labels are decided as their gold label says: those that the page proposes, and as many at random (mean of
+{draws} draws). The model of the right class is fitted again after every twentieth of the decisions. The table
+shows the change in accuracy over all items with gold, in percentage points; decided items count.
 
 {table}
 
