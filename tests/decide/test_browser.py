@@ -106,13 +106,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenProcess]:
     """A page for tests that save nothing; some of its texts are hostile."""
     folder = tmp_path_factory.mktemp("decide")
     texts = dict(enumerate(HOSTILE.values()))
-    turns = (
-        "User: **two** chairs",
-        "Assistant: `one`",
-        "User: see https://example.org/a?b=1.",
-        "Assistant: no",
-    )
-    texts[20] = "\n".join(turns)
+    said = "User: **two** chairs", "Assistant: `one`", "User: see https://example.org/a?b=1."
+    texts[20] = "\n".join([*said, "Assistant: no"])
     process = OpenProcess(folder, *write_case(folder, texts=texts))
     wait_for_fit(process)
     yield process

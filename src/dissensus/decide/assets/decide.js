@@ -28,13 +28,11 @@ function remember(name, value) {
   try { sessionStorage.setItem(name, JSON.stringify(value)); } catch { /* not kept */ }
 }
 
-class Unreachable extends Error {}
-
 async function ask(path, body, type = "application/json") {
   const post = { method: "POST", headers: { "Content-Type": type }, body: type === "application/json" ? JSON.stringify(body) : body };
   let answer;
   try { answer = await fetch(path, { cache: "no-store", ...(body === undefined ? {} : post) }); } catch {
-    throw new Unreachable("The server does not answer. If it was stopped, run dissensus open again and use the page that it opens; no saved decision is lost.");
+    throw new Error("The server does not answer. If it was stopped, run dissensus open again and use the page that it opens; no saved decision is lost.");
   }
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(content.error || `The server answered with status ${answer.status}.`);
@@ -46,14 +44,15 @@ function say(words, details = "") {
   $("status").replaceChildren(...(words ? [words, h("span", {}, details)] : []));
 }
 
-// Show what went wrong, with a button to try again or otherwise go on.
-function warn(words, title = "", action = null) {
+// Show what went wrong, with a button to try again or otherwise go on; `about` is what a later success may clear.
+function warn(words, title = "", action = null, about = "decision") {
+  $("alert").dataset.about = about;
   const button = title && h("button", { type: "button", onclick: () => { calm(); action(); } }, title);
   $("alert").replaceChildren(h("p", {}, words, " ", button || ""));
 }
 
-function calm() {
-  $("alert").replaceChildren();
+function calm(about = $("alert").dataset.about) {
+  if (about === $("alert").dataset.about) $("alert").replaceChildren();
 }
 
 const failed = (error, again) => warn(error.message, "Try again", again);
@@ -71,10 +70,10 @@ async function poll() {
   const turn = asked += 1;
   try {
     const found = await ask("state");
-    if (lost) { lost = false; calm(); }
+    if (lost) { lost = false; calm("server"); }
     if (turn > applied) { applied = turn; apply(found); }
   } catch (error) {
-    if (!lost && !$("alert").firstChild) warn(error.message);
+    if (!lost && !$("alert").firstChild) warn(error.message, "", null, "server");
     lost = true;
   }
   clearTimeout(timer);
@@ -97,8 +96,8 @@ function apply(found) {
   $("title").textContent = state.title || "dissensus";
   showBackground();
   showView();
-  if (before.error !== state.error && state.error) warn(state.error);
-  else if (before.error && !state.error) calm();
+  if (before.error !== state.error && state.error) warn(state.error, "", null, "fit");
+  else if (!state.error) calm("fit");
   if (!opened() || busy) return;
   showCounts();
   if (state.version !== shown.version || line() > shown.line) {
@@ -571,5 +570,5 @@ for (const name of ["dragover", "drop", "dragleave"]) {
 }
 $("files").replaceChildren(...FILES.map(([name, use]) => h("li", {}, h("a", { href: `take/${name}`, download: name }, name), h("span", {}, ...inline(use)))));
 document.addEventListener("keydown", onKey);
-addEventListener("hashchange", () => { calm(); showView(); showTexts(); });
+addEventListener("hashchange", () => { showView(); showTexts(); });
 poll();
