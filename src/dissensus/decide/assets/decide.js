@@ -325,6 +325,8 @@ function showAnswers() {
   filterAnswers();
   $("confirm").hidden = !multi();
   $("explained").hidden = blind;
+  $("with-interval").hidden = item.answers.every((answer) => answer.low === null);
+  $("with-skill").hidden = item.answers.every((answer) => answer.who.every((person) => person.skill === null));
   $("why").textContent = blind ? "" : item.why;
   $("likely").replaceChildren(...(blind ? [] : likely()));
   $("blind").setAttribute("aria-pressed", String(blind));
