@@ -1,9 +1,12 @@
 """The page of ``dissensus open`` in a real browser, with the server in a process of its own."""
 
+import base64
+import itertools
 import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -30,7 +33,9 @@ HOSTILE = {
     "stars": "**" * 4000 + "[" * 4000 + "`" * 4001,
     "nested": "> " * 500 + "- " * 500 + "deep",
 }
-READY = "#view-decide[aria-busy=false] #item:not([hidden]), #view-decide[aria-busy=false] #finished:not([hidden])"
+# a PNG file of one pixel
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+READY = "#view-decide[aria-busy=false] :is(#item, #finished):not([hidden])"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +47,9 @@ def browser() -> Iterator[Any]:
 class Visitor:
     """A page of ``dissensus open``, with its console messages."""
 
-    def __init__(self, browser: Any, url: str, ready: str = READY, width: int = 1280, **settings: Any) -> None:
+    def __init__(
+        self, browser: Any, url: str, ready: str = READY, width: int = 1280, **settings: Any
+    ) -> None:
         self.context = browser.new_context(viewport={"width": width, "height": 860}, **settings)
         self.page = self.context.new_page()
         self.messages: list[str] = []
@@ -73,7 +80,8 @@ class Visitor:
     def violations(self) -> list[str]:
         """Return violations of accessibility rules; needs bypass_csp, as the page's policy blocks axe."""
         axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-        return [f"{rule['id']}: {rule['nodes'][0]['html']}" for rule in axe.run(self.page).response["violations"]]
+        rules = axe.run(self.page).response["violations"]
+        return [f"{rule['id']}: {rule['nodes'][0]['html']}" for rule in rules]
 
 
 Start = Callable[..., OpenProcess]
@@ -95,10 +103,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenProcess]:
-    """A page for tests that save nothing; its texts are hostile, and so is the name of a column."""
+    """A page for tests that save nothing; some of its texts are hostile."""
     folder = tmp_path_factory.mktemp("decide")
     texts = dict(enumerate(HOSTILE.values()))
-    texts |= {20: "User: **two** chairs\nAssistant: `one`\nUser: see https://example.org/a?b=1.\nAssistant: no"}
+    said = "User: **two** chairs", "Assistant: `one`", "User: see https://example.org/a?b=1."
+    texts[20] = "\n".join([*said, "Assistant: no"])
     process = OpenProcess(folder, *write_case(folder, texts=texts))
     wait_for_fit(process)
     yield process
@@ -257,7 +266,7 @@ def test_the_end_and_skipped_items(browser: Any, start: Start, tmp_path: Path) -
         visitor.press("n")
         seen.append(visitor.item)
     assert set(seen[:4]) == {"c0", "c1", "c2", "c3"}
-    assert all(one != other for one, other in zip(seen, seen[1:], strict=False))
+    assert all(one != other for one, other in itertools.pairwise(seen))
     visitor.press("1", "2", "u", "3", until="Saved")
     assert visitor.text("#item-title") == "Nothing is left to decide"
     path = tmp_path / "votes-decisions" / "decisions.jsonl"
@@ -269,7 +278,7 @@ def test_the_end_and_skipped_items(browser: Any, start: Start, tmp_path: Path) -
     assert visitor.page.locator("#finished").is_hidden()
     visitor.press("3", until="Saved")
     visitor.page.click("#finished a")
-    assert visitor.page.locator("#view-export").is_visible()
+    visitor.page.wait_for_selector("#view-export:not([hidden])")
     assert visitor.messages == []
     visitor.context.close()
 
@@ -343,10 +352,18 @@ def test_many_classes_are_filtered(browser: Any, start: Start, tmp_path: Path) -
 # ---- what is shown ------------------------------------------------------------------------------------
 
 
+def fulfill(content: dict[str, Any], route: Any) -> None:
+    route.fulfill(json=content)
+
+
+def answer_next(visitor: Visitor, content: dict[str, Any]) -> None:
+    visitor.page.route("**/next", partial(fulfill, content))
+
+
 def show_item(visitor: Visitor, process: OpenProcess, item: str) -> None:
     """Show an item in place of the next one."""
     content = process.request(f"item?id={item}")[1]
-    visitor.page.route("**/next", lambda route: route.fulfill(json=content))
+    answer_next(visitor, content)
     visitor.press("n")
     visitor.page.unroute("**/next")
     assert visitor.item == item
@@ -393,16 +410,34 @@ def test_texts_are_formatted(browser: Any, finished: OpenProcess) -> None:
     visitor.context.close()
 
 
+def test_images_are_shown(browser: Any, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "dot.png").write_bytes(base64.b64decode(DOT))
+    words = write_case(tmp_path)
+    rows = (tmp_path / "items.csv").read_text().splitlines()
+    lines = [f"{row},{'picture' if n == 0 else 'dot.png'}" for n, row in enumerate(rows)]
+    (tmp_path / "items.csv").write_text("\n".join(lines) + "\n")
+    visitor = Visitor(browser, start(*words).url)
+    image = visitor.page.locator("#subject img")
+    assert image.get_attribute("alt") == "Image 1 of 1"
+    visitor.page.wait_for_function("() => document.querySelector('#subject img').naturalWidth === 1")
+    visitor.page.route("**/image*", lambda route: route.fulfill(status=404, body=""))
+    visitor.press("n")
+    visitor.page.get_by_text("Image 1 of 1 could not be loaded.").wait_for()
+    visitor.context.close()
+
+
 MARKDOWN = [
     ("# Title\ntext", "<p class='heading'>Title</p><p>text</p>"),
     ("#tag and 2 * 3 * 4", "<p>#tag and 2 * 3 * 4</p>"),
     ("a snake_case_name, 2*3*4", "<p>a snake_case_name, 2*3*4</p>"),
-    ("**a *b* c** and __d__, _e_", "<p><strong>a <em>b</em> c</strong> and <strong>d</strong>, <em>e</em></p>"),
+    ("**a *b* c** and _e_", "<p><strong>a <em>b</em> c</strong> and <em>e</em></p>"),
+    ("__d__ *e*f", "<p><strong>d</strong> *e*f</p>"),
     ("`**a**` ``", "<p><code>**a**</code> ``</p>"),
     ("```py\n<b>\n\n# x\n```\nafter", "<pre tabindex='0'><code><b>\n\n# x</code></pre><p>after</p>"),
     ("~~~\nopen", "<pre tabindex='0'><code>open</code></pre>"),
     ("> a\n> b\n\nc", "<blockquote><p>a\nb</p></blockquote><p>c</p>"),
-    ("- a\n  more\n- b\n  1. c", "<ul><li><p>a\nmore</p></li><li><p>b</p><ol start='1'><li><p>c</p></li></ol></li></ul>"),
+    ("- a\n  more\n- b", "<ul><li><p>a\nmore</p></li><li><p>b</p></li></ul>"),
+    ("- b\n  1. c", "<ul><li><p>b</p><ol start='1'><li><p>c</p></li></ol></li></ul>"),
     ("7) a\n8) b", "<ol start='7'><li><p>a</p></li><li><p>b</p></li></ol>"),
     ("a\nb\n\nc", "<p>a\nb</p><p>c</p>"),
     ("[a](http://x.example) [b](ftp://x) [c](//x)", "<p><a>a</a> [b](ftp://x) [c](//x)</p>"),
@@ -412,9 +447,10 @@ MARKDOWN = [
     ("", ""),
 ]
 AS_TEXT = """node => {
+  const omitted = ["href", "rel", "target", "title", "dir"];
   const shown = (node) => {
     if (node.nodeType === 3) return node.data;
-    const names = node.getAttributeNames().filter((name) => !["href", "rel", "target", "title", "dir"].includes(name));
+    const names = node.getAttributeNames().filter((name) => !omitted.includes(name));
     const start = [node.localName, ...names.map((name) => `${name}='${node.getAttribute(name)}'`)].join(" ");
     return `<${start}>${[...node.childNodes].map(shown).join("")}</${node.localName}>`;
   };
@@ -431,8 +467,9 @@ def test_markdown_and_hostile_texts(browser: Any, finished: OpenProcess) -> None
     texts = [*MARKDOWN, *((text, None) for text in HOSTILE.values())]
     for text, expected in texts:
         content |= {"text": text, "why": text, "columns": {text: text}}
-        content["answers"] = [answer | {"label": f"{n}{text[:200]}"} for n, answer in enumerate(content["answers"])]
-        page.route("**/next", lambda route: route.fulfill(json=content))
+        for n, answer in enumerate(content["answers"]):
+            answer["label"] = f"{n}{text[:200]}"
+        answer_next(visitor, content)
         visitor.press("n")
         if text:
             page.click("#subject summary")
@@ -440,7 +477,8 @@ def test_markdown_and_hostile_texts(browser: Any, finished: OpenProcess) -> None
             assert (page.locator("#subject .markdown").evaluate(AS_TEXT) if text else "") == expected
         for link in page.locator("#item a").all():
             assert re.match("https?://", link.get_attribute("href"))
-            assert (link.get_attribute("rel"), link.get_attribute("target")) == ("noopener noreferrer", "_blank")
+            assert link.get_attribute("rel") == "noopener noreferrer"
+            assert link.get_attribute("target") == "_blank"
         assert page.locator("#item :is(script, img, svg, iframe, object, style, form)").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     assert page.evaluate("window.hacked") is None
@@ -451,7 +489,7 @@ def test_markdown_and_hostile_texts(browser: Any, finished: OpenProcess) -> None
 
 def test_hostile_names_everywhere(browser: Any, start: Start, tmp_path: Path) -> None:
     script, image = "<script>window.hacked = 1</script>", "<img src=x onerror=window.hacked=1>"
-    rows = [f"{script} {m},{image} {n},\"'>{image} {(m * n) % 2}\"\n" for m in range(12) for n in range(5)]
+    rows = [f'{script} {m},{image} {n},"\'>{image} {(m * n) % 2}"\n' for m in range(12) for n in range(5)]
     (tmp_path / f"{image[:4]}.csv").write_text("item,annotator,label\n" + "".join(rows))
     process = start(f"{image[:4]}.csv")
     wait_for_fit(process)
@@ -478,7 +516,7 @@ def test_report_and_export(browser: Any, start: Start, tmp_path: Path) -> None:
     page = visitor.page
     visitor.press("1", "2", until="Saved")
     page.click("nav a[href='#report']")
-    assert page.locator("nav [aria-current=page]").inner_text() == "Report"
+    page.wait_for_selector("nav [aria-current=page]:has-text('Report')")
     frame = page.frame_locator("#frame")
     frame.locator("html[data-ready]").wait_for()
     assert frame.locator("#brand, .brand").inner_text().lower() == "dissensus report"
@@ -524,8 +562,9 @@ def test_files_are_dropped_on_the_page(browser: Any, start: Start, tmp_path: Pat
         """text => {
           const dataTransfer = new DataTransfer();
           dataTransfer.items.add(new File([text], "votes.csv"));
+          const settings = { dataTransfer, bubbles: true, cancelable: true };
           for (const type of ["dragover", "drop"]) {
-            document.getElementById("zone").dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+            document.getElementById("zone").dispatchEvent(new DragEvent(type, settings));
           }
         }""",
         content,
@@ -544,8 +583,8 @@ def test_files_are_dropped_on_the_page(browser: Any, start: Start, tmp_path: Pat
 def test_others_are_refused(finished: OpenProcess) -> None:
     url, token = finished.url, finished.url.split("/")[3]
     port = url.split("/")[2].split(":")[1]
-    paths: dict[str, Any] = dict.fromkeys(("", "state", "item?id=c1", "report", "take/gold.csv", "image?id=1&n=0"))
-    paths |= dict.fromkeys(("next", "undo", "refit"), {})
+    gets = "", "state", "item?id=c1", "report", "take/gold.csv", "image?id=1&n=0"
+    paths: dict[str, Any] = dict.fromkeys(gets) | {path: {} for path in ("next", "undo", "refit")}
     paths |= {"decide": {"item": "c1", "label": "yes", "unsure": False, "note": ""}, "drop?name=a.csv": b"x"}
     for path, body in paths.items():
         for headers in (
@@ -572,7 +611,8 @@ def test_pages_of_other_origins_reach_nothing(browser: Any, finished: OpenProces
     context = browser.new_context()
     page = context.new_page()
     decision = json.dumps({"item": "c1", "label": "yes", "unsure": False, "note": ""})
-    page.route("http://evil.example/**", lambda route: route.fulfill(content_type="text/html", body="<h1>evil</h1>"))
+    evil = {"content_type": "text/html", "body": "<h1>evil</h1>"}
+    page.route("http://evil.example/**", lambda route: route.fulfill(**evil))
     page.goto("http://evil.example/")
     attack = """async ([url, body]) => {
       const kinds = ["text/plain", "application/json"];
@@ -600,7 +640,8 @@ def test_the_page_works_in_the_frame_of_a_notebook(browser: Any, start: Start, t
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
-            self.wfile.write(f'<h1>Notebook</h1><iframe src="{process.url}" width=900 height=700></iframe>'.encode())
+            cell = f'<iframe src="{process.url}" width=900 height=700></iframe>'
+            self.wfile.write(f"<h1>Notebook</h1>{cell}".encode())
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -648,7 +689,7 @@ def test_accessibility_of_every_view(browser: Any, finished: OpenProcess, scheme
     assert page.locator("#keys").is_visible()
     assert visitor.violations() == []
     page.keyboard.press("Escape")
-    page.route("**/next", lambda route: route.fulfill(json={"item": None}))
+    answer_next(visitor, {"item": None})
     visitor.press("n")
     assert visitor.violations() == []
     for view in ("report", "export"):
@@ -658,9 +699,9 @@ def test_accessibility_of_every_view(browser: Any, finished: OpenProcess, scheme
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     state = finished.state()
     for stage in ("waiting", "fitting"):
-        content = {"stage": stage, "message": "reading", "share": 0.4, "error": "votes.csv: is empty", "title": ""}
-        content |= {"version": 0, "report": 0, "fast": False}
-        page.route("**/state", lambda route: route.fulfill(json=content))
+        content = {"stage": stage, "message": "reading", "share": 0.4, "error": "votes.csv: is empty"}
+        content |= {"title": "", "version": 0, "report": 0, "fast": False}
+        page.route("**/state", partial(fulfill, content))
         page.reload()
         page.wait_for_selector(f"#view-{stage}:not([hidden])")
         assert visitor.violations() == []

@@ -110,8 +110,8 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def saved_decisions(folder: Path) -> dict[str, Any]:
-    """Return the last decision on each item in the file of decisions, which are read line by line."""
-    lines = (folder / "votes-decisions" / "decisions.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines if line.endswith("}")]
+    """Return the decision on each item that counts, from the complete lines of the file of decisions."""
+    text = (folder / "votes-decisions" / "decisions.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.split("\n")[:-1]]
     undone = {row["undo"] for row in rows if "undo" in row}
     return {row["item"]: row for row in rows if "item" in row and row["seq"] not in undone}

@@ -194,8 +194,12 @@ class DecideServer:
                 file.write(chunk)
                 if file.tell() > MAX_DROPPED:
                     raise RefusedError(413, "the file is too large; start dissensus open with its name")
-        self.room.folder = folder
-        await run_in_threadpool(self.room.open, folder / name)
+        before, self.room.folder = self.room.folder, folder
+        try:
+            await run_in_threadpool(self.room.open, folder / name)
+        except DissensusError:
+            self.room.folder = before  # another file has a folder of its own name
+            raise
         return _json({"ok": True})
 
 

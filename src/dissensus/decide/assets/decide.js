@@ -28,31 +28,31 @@ function remember(name, value) {
   try { sessionStorage.setItem(name, JSON.stringify(value)); } catch { /* not kept */ }
 }
 
-class Unreachable extends Error {}
-
 async function ask(path, body, type = "application/json") {
   const post = { method: "POST", headers: { "Content-Type": type }, body: type === "application/json" ? JSON.stringify(body) : body };
   let answer;
   try { answer = await fetch(path, { cache: "no-store", ...(body === undefined ? {} : post) }); } catch {
-    throw new Unreachable("The server does not answer. If it was stopped, run dissensus open again and use the page that it opens; no saved decision is lost.");
+    throw new Error("The server does not answer. If it was stopped, run dissensus open again and use the page that it opens; no saved decision is lost.");
   }
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(content.error || `The server answered with status ${answer.status}.`);
   return content;
 }
 
-function say(words) {
-  $("status").textContent = words;
+// Confirm; small screens show the words without the details.
+function say(words, details = "") {
+  $("status").replaceChildren(...(words ? [words, h("span", {}, details)] : []));
 }
 
-// Show what went wrong, with a button to try again or otherwise go on.
-function warn(words, title = "", action = null) {
+// Show what went wrong, with a button to try again or otherwise go on; `about` is what a later success may clear.
+function warn(words, title = "", action = null, about = "decision") {
+  $("alert").dataset.about = about;
   const button = title && h("button", { type: "button", onclick: () => { calm(); action(); } }, title);
   $("alert").replaceChildren(h("p", {}, words, " ", button || ""));
 }
 
-function calm() {
-  $("alert").replaceChildren();
+function calm(about = $("alert").dataset.about) {
+  if (about === $("alert").dataset.about) $("alert").replaceChildren();
 }
 
 const failed = (error, again) => warn(error.message, "Try again", again);
@@ -70,10 +70,10 @@ async function poll() {
   const turn = asked += 1;
   try {
     const found = await ask("state");
-    if (lost) { lost = false; calm(); }
+    if (lost) { lost = false; calm("server"); }
     if (turn > applied) { applied = turn; apply(found); }
   } catch (error) {
-    if (!lost && !$("alert").firstChild) warn(error.message);
+    if (!lost && !$("alert").firstChild) warn(error.message, "", null, "server");
     lost = true;
   }
   clearTimeout(timer);
@@ -86,7 +86,7 @@ function pollSoon() {
   poll();
 }
 
-const working = () => ["reading", "fitting"].includes(state.stage) || Boolean(state.message);
+const working = () => state.stage === "reading" || state.stage === "fitting";
 const opened = () => state.n_items !== undefined; // there are numbers, if only those of the first fit
 
 function apply(found) {
@@ -96,8 +96,8 @@ function apply(found) {
   $("title").textContent = state.title || "dissensus";
   showBackground();
   showView();
-  if (before.error !== state.error && state.error) warn(state.error);
-  else if (before.error && !state.error) calm();
+  if (before.error !== state.error && state.error) warn(state.error, "", null, "fit");
+  else if (!state.error) calm("fit");
   if (!opened() || busy) return;
   showCounts();
   if (state.version !== shown.version || line() > shown.line) {
@@ -116,9 +116,9 @@ function showBackground() {
   const bar = $("background").firstChild;
   bar.hidden = !state.message;
   if (state.message) bar.value = state.share || 0;
-  $("fitting-words").textContent = state.message || "Reading the file";
+  $("fitting-words").textContent = state.stage === "failed" ? "Stop the server, correct the file, and open it again." : state.message || "Reading the file";
   $("fitting-share").value = state.share || 0;
-  $("refit").disabled = Boolean(state.message);
+  $("refit").disabled = working();
 }
 
 // ---- views ----------------------------------------------------------------------------------------------
@@ -130,7 +130,10 @@ function view() {
 
 function showView() {
   const { stage } = state;
-  const shown = opened() ? view() : stage === "reading" || stage === "fitting" ? "fitting" : "waiting";
+  const shown = opened() ? view() : stage === "waiting" ? stage : "fitting";
+  document.querySelector("nav ul").hidden = !opened();
+  $("fitting-title").textContent = stage === "failed" ? "The labels cannot be fitted" : "Preparing the items";
+  $("fitting-share").hidden = stage === "failed";
   for (const name of [...VIEWS, "waiting", "fitting"]) $(`view-${name}`).hidden = name !== shown;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${shown}`) link.setAttribute("aria-current", "page");
@@ -155,7 +158,7 @@ function showReport() {
 
 const FILES = [
   ["gold.csv", "The decided items and the label you chose. `dissensus fit --gold` reads it."],
-  ["labels.csv", "One label for each item: your decision if there is one, else the model’s label, with its share and interval."],
+  ["labels.csv", "One label for each item: your decision if there is one, else the most probable class according to the model."],
   ["label-studio.json", "The items with their labels, to import into Label Studio."],
   ["argilla.json", "The items with their labels, to import into Argilla."],
   ["decisions.jsonl", "Every decision in the order in which it was made, also unsure and undone ones, with your notes."],
@@ -194,7 +197,7 @@ async function open(file) {
   say(`Reading ${file.name}`);
   try { await ask(`drop?name=${encodeURIComponent(file.name)}`, file, "application/octet-stream"); } catch (error) {
     say("");
-    warn(`${error.message} Choose another file, or mend this one and drop it again.`);
+    warn(`${error.message.replace(/\.$/, "")}. Choose another file, or correct this one and drop it again.`);
     return;
   }
   pollSoon();
@@ -286,20 +289,23 @@ function place() {
 function subject() {
   const format = asWritten ? null : markdown;
   const text = (content) => { const body = fullText(content, format); body.dir = "auto"; return body; };
-  const texts = [item.text, ...(item.sides || [])].filter(Boolean);
   const pictures = item.images.map((address, n) => picture(address, `Image ${n + 1} of ${item.images.length}`));
   const columns = Object.entries(item.columns || {});
   const toggle = h("button", { type: "button", class: "take", "aria-pressed": String(asWritten), onclick: () => {
     asWritten = !asWritten;
     $("subject").replaceChildren(...subject());
-    $("subject").querySelector(".take").focus();
+    const again = $("subject").querySelector(".take");
+    if (again) again.focus();
   } }, "Plain text");
-  return [
+  const texts = [
     item.text ? h("div", { class: "card" }, text(item.text)) : null,
     item.sides ? h("div", { class: "sides" }, ...item.sides.map((side, n) => h("div", { class: "card" },
       h("h3", {}, n ? "Right" : "Left"), text(side)))) : null,
-    ...pictures,
-    texts.some((content) => content.trim()) ? h("div", { class: "under" }, toggle) : null,
+  ].filter(Boolean);
+  const isFormatted = asWritten || texts.some((part) => part.querySelector(".markdown :not(p), .markdown .heading"));
+  return [
+    ...texts, ...pictures,
+    isFormatted ? h("div", { class: "under" }, toggle) : null,
     columns.length ? fold("Other columns", () => h("dl", { class: "fields" }, ...columns.flatMap(([name, value]) => [
       h("dt", { dir: "auto" }, name), h("dd", { dir: "auto" }, String(value))]))) : null,
     texts.length || pictures.length || columns.length ? null : h("p", { class: "note" }, "The file has no text for this item."),
@@ -319,6 +325,8 @@ function showAnswers() {
   filterAnswers();
   $("confirm").hidden = !multi();
   $("explained").hidden = blind;
+  $("with-interval").hidden = item.answers.every((answer) => answer.low === null);
+  $("with-skill").hidden = item.answers.every((answer) => answer.who.every((person) => person.skill === null));
   $("why").textContent = blind ? "" : item.why;
   $("likely").replaceChildren(...(blind ? [] : likely()));
   $("blind").setAttribute("aria-pressed", String(blind));
@@ -449,7 +457,7 @@ async function save(decision) {
   Object.assign(state, { decided: saved.decided, can_undo: true });
   drafts.delete(decision.item);
   remember("drafts", Object.fromEntries(drafts));
-  say(`Saved: ${words(decision)} for ${decision.item}${saved.replaced ? ", in place of the earlier decision" : ""}`);
+  say(`Saved: ${words(decision)}`, ` for ${decision.item}${saved.replaced ? ", in place of the earlier decision" : ""}`);
   await advance();
   pollSoon();
 }
@@ -462,7 +470,7 @@ function skip() {
 }
 
 async function undo() {
-  if (busy) return;
+  if (busy || !state.can_undo) return;
   setBusy(true);
   let undone;
   try { undone = await ask("undo", {}); } catch (error) {
@@ -471,7 +479,7 @@ async function undo() {
     return;
   }
   shown.line = Math.max(shown.line, undone.seq);
-  say(`Undone: ${undone.item} is open again`);
+  say(`Undone: ${undone.item}`, " is open again");
   skipped = skipped.filter((id) => id !== undone.item);
   await load(() => itemOf(undone.item));
   pollSoon();
@@ -564,5 +572,5 @@ for (const name of ["dragover", "drop", "dragleave"]) {
 }
 $("files").replaceChildren(...FILES.map(([name, use]) => h("li", {}, h("a", { href: `take/${name}`, download: name }, name), h("span", {}, ...inline(use)))));
 document.addEventListener("keydown", onKey);
-addEventListener("hashchange", () => { calm(); showView(); showTexts(); });
+addEventListener("hashchange", () => { showView(); showTexts(); });
 poll();
