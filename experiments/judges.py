@@ -7,6 +7,7 @@ With ``--part`` only these parts are measured; the page is written when all part
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ from dissensus.annotators.judge_detection import find_judges
 from dissensus.errors import require
 from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.bias import judge_biases
+from dissensus.judges.comparison import Z, conditional_shares
+from dissensus.judges.drift import MIN_NEW_ITEMS, change_and_reach
+from dissensus.judges.drift import scores as scores_of
+from dissensus.judges.kappa import human_kappa, judge_kappa, scale_range
 from dissensus.judges.rates import Rate, prediction_powered, rate
 from dissensus.judges.report import JudgeReport
 from dissensus.models.base import Model
@@ -36,7 +42,9 @@ from experiments.runner import (
     write_page,
 )
 
-PARTS = ("rates", "copies", "represent", "hidden")
+PARTS = ("kappa", "bias", "drift", "rates", "copies", "represent", "hidden")
+N_SUBSAMPLES = 1000
+SETS = ("wax", "mtbench", "cebab_aspects", "cebab_stars", "summeval", "lesion")
 
 # Dataset, kind of labels and epsilon -> published winning rate and advantage probability of each judge.
 PUBLISHED: dict[tuple[str, str, float], dict[str, tuple[float, float]]] = {
@@ -70,16 +78,154 @@ PUBLISHED: dict[tuple[str, str, float], dict[str, tuple[float, float]]] = {
 def read_judged(data: Path, name: str) -> ds.Annotations:
     """Read a dataset with humans and judges, which lie beside the folder of the other datasets."""
     folder = data.parent / "judges" / name
+    items = folder / "items.csv"
     labels: ds.Annotations = ds.read_annotations(
-        folder / "annotations.csv", annotators=folder / "annotators.csv"
+        folder / "annotations.csv",
+        annotators=folder / "annotators.csv",
+        items=items if items.exists() else None,
     )
     return labels
+
+
+def read_answers(data: Path, name: str) -> JudgeAnswers:
+    """Read the answers of a dataset with humans and judges."""
+    labels = read_judged(data, name)
+    return JudgeAnswers.of(labels, find_judges(labels)[0])
+
+
+# ---- intervals of κ -------------------------------------------------------------------------------------
+
+KAPPA_ITEMS = (100, 200)  # items of a subsample
+SPLIT_ITEMS = 2000  # items of a crowd of three humans
+SPLIT_SHARES = (1 / 3, 1.0)  # of items on which they split 2 to 1
+
+
+def split_crowd(n_classes: int, share: float) -> JudgeAnswers:
+    """Return three humans who split 2 to 1 on some items, and a judge that often sides with the two."""
+    rng, M = np.random.default_rng(n_classes), SPLIT_ITEMS
+    majority = rng.choice(n_classes, size=M, p=[0.6, 0.4] if n_classes == 2 else None)
+    other = (majority + rng.integers(1, n_classes, size=M)) % n_classes
+    alone, with_two = np.where(rng.random(M) < share, rng.integers(3, size=M), -1), rng.random(M) < 0.7
+    humans = [np.where(alone == h, other, majority) for h in range(3)]
+    columns = [*humans, np.where(with_two, majority, other)]
+    names = np.repeat(["h0", "h1", "h2", "gpt"], M)
+    labels = ds.Annotations.from_arrays(np.tile(np.arange(M), 4), names, np.concatenate(columns))
+    return JudgeAnswers.of(labels, labels.annotators == "gpt")
+
+
+def kappa_coverage(answers: JudgeAnswers, n_items: int, n_samples: int = N_SUBSAMPLES) -> Values:
+    """Measure how many intervals from subsamples, drawn with replacement, cover the value of all items.
+
+    For two classes, also those of the true-positive and true-negative rates.
+    """
+    rng, counts, covered = np.random.default_rng(0), answers.human_counts, dict[str, list[bool]]()
+    columns = dict(zip(answers.names, map(answers.answers_of, answers.judges.tolist()), strict=True))
+    for name, answer in columns.items():
+        items = np.flatnonzero((answer >= 0) & (counts.sum(axis=1) > 0))
+        shares, x = row_shares(counts[items]), np.eye(counts.shape[1])[answer[items]]
+        truth, rates = judge_kappa(answers, answer, counts).value, conditional_shares(shares, x)[0]
+        for _ in range(n_samples):
+            rows = rng.integers(len(items), size=n_items)
+            kappa = judge_kappa(answers, answer[items[rows]], counts[items[rows]])
+            covered.setdefault(name, []).append(kappa.low <= truth <= kappa.high)
+            if counts.shape[1] == 2:
+                value, error = conditional_shares(shares[rows], x[rows])
+                hits = np.abs(value - rates) <= Z * error
+                covered.setdefault(f"{name}, TPR", []).append(bool(hits[1, 1]))
+                covered.setdefault(f"{name}, TNR", []).append(bool(hits[0, 0]))
+    items, truth = np.flatnonzero(counts.sum(axis=1) >= 2), human_kappa(answers, counts).value
+    for _ in range(n_samples):
+        kappa = human_kappa(answers, counts[rng.choice(items, size=n_items)])
+        covered.setdefault("a human", []).append(kappa.low <= truth <= kappa.high)
+    return {name: float(np.mean(hits)) for name, hits in covered.items()}
+
+
+# ---- false alarms of biases -----------------------------------------------------------------------------
+
+
+def as_pairs(labels: ds.Annotations) -> ds.Annotations:
+    """Return mtbench as pairwise labels: the item ids name the two models."""
+    sides = [str(item).split("__")[1:3] for item in labels.items]
+    winners = np.array([{"model_a": "left", "model_b": "right"}.get(str(c), str(c)) for c in labels.classes])
+    ids, names = labels.items[labels.item], labels.annotators[labels.annotator]
+    order = ["left", "tie", "right"]
+    pairs = ds.Annotations.from_arrays(
+        ids, names, winners[labels.label], classes=order, label_type="pairwise"
+    )
+    left, right = ([side[k] for side in sides] for k in (0, 1))
+    return pairs.with_tables(items={"item": labels.items, "left": left, "right": right})
+
+
+def bias_alarms(labels: ds.Annotations, judge: str, n_samples: int = N_SUBSAMPLES) -> Values:
+    """Measure how often a judge that gives the answer of a random human is said to have each bias.
+
+    The answer is taken from that human, so that the judge and the humans who remain are exchangeable.
+    """
+    code = int(np.flatnonzero(labels.annotators == judge)[0])
+    is_human = np.array([str(name).startswith("h") for name in labels.annotators])
+    answers = JudgeAnswers.of(labels, ~is_human)
+    rows, rng, alarms = answers.human_rows, np.random.default_rng(0), dict[str, list[bool]]()
+    several = answers.human_counts.sum(axis=1) >= 2
+    for _ in range(n_samples):
+        order = rows[np.lexsort((rng.random(len(rows)), answers.item[rows]))]
+        drawn = order[np.diff(answers.item[order], prepend=-1) > 0]
+        drawn = drawn[several[answers.item[drawn]]]
+        annotator = answers.annotator.copy()
+        annotator[drawn] = code
+        item, label = answers.item[rows], answers.label[rows]
+        sample = JudgeAnswers(labels, answers.is_judge, item, annotator[rows], label, 0)
+        for bias in judge_biases(sample, code):
+            alarms.setdefault(bias.by, []).append(bias.shown)
+    return {by: float(np.mean(shown)) for by, shown in alarms.items()}
+
+
+# ---- drift ----------------------------------------------------------------------------------------------
+
+BASELINES, STREAM_ITEMS, DRIFT = (200, 500, 1000, 2000), 5000, 0.1
+FOUND_WITHIN = 500  # items within which a drift is to be found
+SHARES = (0.6, 0.7, 0.8, 0.9, 0.95)  # agreement of judges whose scores are 0 or 1
+
+
+def drift_alarms(
+    scores: Array,
+    n_before: int,
+    n_new: int,
+    n_streams: int,
+    seed: int,
+    drift: float = 0.0,
+    agreement: Array | None = None,
+) -> float:
+    """Return the share of streams with an alarm at any look, after every item from the 30th on.
+
+    With a drift, the agreement of random items becomes 0, so that its mean falls by ``drift``.
+    """
+    rng, alarms = np.random.default_rng(seed), 0
+    agreement = scores if agreement is None else agreement
+    t = np.arange(1, n_new + 1)
+    for _ in range(n_streams):
+        before = scores[rng.integers(len(scores), size=n_before)]
+        items = rng.integers(len(scores), size=n_new)
+        lost = rng.random(n_new) < drift / agreement.mean()
+        new = scores[items] - np.where(lost, agreement[items], 0.0)
+        moments = {"n_items": n_before, "mean": before.mean(), "variance": before.var()}
+        change, reach = change_and_reach(moments, t, new.cumsum(), (new**2).cumsum())
+        alarms += bool((np.abs(change) > reach)[MIN_NEW_ITEMS - 1 :].any())
+    return alarms / n_streams
+
+
+def drift_of(scores: Array, agreement: Array, n_streams: int = N_SUBSAMPLES) -> Values:
+    """Measure false alarms over whole streams, and how often a drift is found, for every size of baseline."""
+    alarms, found = dict[str, float](), dict[str, float]()
+    for n in BASELINES:
+        alarms[str(n)] = drift_alarms(scores, n, STREAM_ITEMS, n_streams, n)
+        found[str(n)] = drift_alarms(scores, n, FOUND_WITHIN, n_streams, n, DRIFT, agreement)
+    shape = {"sd": float(scores.std()), "agreement": float(agreement.mean())}
+    return {**shape, "alarms": alarms, "found": found}
 
 
 # ---- intervals of corrected rates -----------------------------------------------------------------------
 
 HUMAN_ITEMS, JUDGE_ITEMS = 200, 2000  # items of a subsample labelled by humans, and by the judge alone
-N_SUBSAMPLES = 1000
 REAL_JUDGES = ("gpt-4o", "mistral-v03")
 # Probabilities that a simulated judge reports the class where gold has it, and where gold does not.
 SIMULATED_JUDGES = {"good": (0.9, 0.15), "fair": (0.8, 0.25)}
@@ -157,7 +303,6 @@ def coverage(
 
 # ---- hidden labels of humans ----------------------------------------------------------------------------
 
-HIDDEN_DATASETS = ("mtbench", "wax", "lesion", "cebab_stars", "cebab_aspects", "summeval")
 N_SPLITS = 5
 SHORT_FIT: dict[str, Any] = {"n_chains": 2, "n_jobs": 1}  # half of the usual chains: there are many fits
 INFORMED = "HPGM, judges inform"
@@ -259,6 +404,26 @@ def gain_of_groups(data: Path, split: int) -> Values:
 
 def measure(data: Path, measurements: Measurements, parts: Sequence[str]) -> None:
     """Measure the parts, one stored measurement at a time."""
+    for n in KAPPA_ITEMS if "kappa" in parts else ():
+        for name in SETS:
+            measurements.get(f"kappa {name} {n}", kappa_coverage, read_answers(data, name), n)
+        for n_classes, share in itertools.product((2, 3), SPLIT_SHARES):
+            key = f"kappa {n_classes} classes, {share:.0%} of items split 2 to 1 {n}"
+            measurements.get(key, kappa_coverage, split_crowd(n_classes, share), n)
+    if "bias" in parts:
+        for name in ("wax", "cebab_aspects"):
+            measurements.get(f"bias {name}", bias_alarms, read_judged(data, name), "gpt-4o")
+        measurements.get("bias mtbench", bias_alarms, as_pairs(read_judged(data, "mtbench")), "gpt-4o")
+    if "drift" in parts:
+        for share in SHARES:
+            scores = (np.arange(1000) < 1000 * share).astype(np.float64)
+            measurements.get(f"drift scores of 0 and 1, {share:.2f}", drift_of, scores, scores)
+        for name in SETS:
+            answers = read_answers(data, name)
+            for judge, code in zip(answers.names, answers.judges.tolist(), strict=True):
+                _, agreement, human = scores_of(answers, code, scale_range(answers))
+                two = np.isfinite(human)
+                measurements.get(f"drift {name}, {judge}", drift_of, (agreement - human)[two], agreement[two])
     for population in populations(data) if "rates" in parts else ():
         key = f"rates {population.dataset}, {population.judge}, {population.class_name}"
         measurements.get(key, coverage, population)
@@ -270,7 +435,7 @@ def measure(data: Path, measurements: Measurements, parts: Sequence[str]) -> Non
     for split in range(N_SPLITS):
         if "represent" in parts:
             measurements.get(f"represent {split}", gain_of_groups, data, split)
-        for name in HIDDEN_DATASETS if "hidden" in parts else ():
+        for name in SETS if "hidden" in parts else ():
             measurements.get(f"hidden {name} {split}", hidden_labels, read_judged(data, name), split)
 
 
@@ -287,6 +452,40 @@ Winning rate and advantage probability of each judge; how many of these pairs eq
 digits; and how many independent votes the judges are worth together (95 % interval).
 
 {table}
+"""
+
+KAPPA = """
+## Intervals of κ
+
+1,000 subsamples of each set, drawn with replacement: share of the 95 % intervals (jackknife over items) that
+contain κ of the whole set, for the judges (lowest and highest) and for a human with the others. The last
+crowds have {split:,} items and three humans who split 2 to 1 on a third or on all of them; for two classes,
+true-positive and true-negative rates are also measured. If humans split on every item, κ of a human depends
+on the class shares alone, near their extremum, and has no normal distribution.
+
+{table}
+"""
+
+BIAS = """
+## False alarms of biases
+
+1,000 judges that give the answer of a random human of each item, compared with the humans who remain: how
+often a bias is said to be shown (nominal level 0.05; of several classes, intervals are Bonferroni's).
+
+{table}
+"""
+
+DRIFT_PART = """
+## Drift
+
+Share of 1,000 streams with an alarm at any of the looks, which are after every item from the 30th on, for
+baselines of 200, 500, 1,000 and 2,000 items. Without drift: streams of {stream:,} items. With drift:
+agreement falls by {points:.0f} percentage points at the first new item; an alarm within {within} items
+counts. Scores are drawn with replacement from the set: agreement with the humans minus that of two humans.
+
+{table}
+
+A drift of ten points is found within {within} items in at least 80 % of the streams {where}
 """
 
 RATES = """
@@ -348,6 +547,53 @@ def published_part(data: Path) -> str:
     return TEST.format(table=table(("dataset", "ε", "judges", "as published", "votes"), lines))
 
 
+def kappa_part(values: dict[str, Values]) -> str:
+    """Tabulate the coverage of the intervals of κ."""
+    lines = []
+    for key, row in values.items():
+        if key.startswith("kappa "):
+            name, _, n = key.removeprefix("kappa ").rpartition(" ")
+            rates = {judge: share for judge, share in row.items() if judge.endswith(("TPR", "TNR"))}
+            judges = [row[judge] for judge in row if judge not in (*rates, "a human", "cpu_seconds")]
+            cells = f"{min(judges):.3f} – {max(judges):.3f}", f"{row['a human']:.3f}"
+            lines.append(line(name, n, *cells, ", ".join(f"{share:.3f}" for share in rates.values())))
+    head = ("set", "items", "judges", "a human", "TPR, TNR")
+    return KAPPA.format(split=SPLIT_ITEMS, table=table(head, lines))
+
+
+def bias_part(values: dict[str, Values]) -> str:
+    """Tabulate the false alarms of biases."""
+    rows = {key.removeprefix("bias "): row for key, row in values.items() if key.startswith("bias ")}
+    alarms = [(name, by, row[by]) for name, row in rows.items() for by in row if by != "cpu_seconds"]
+    lines = [line(name, by, f"{share:.3f}") for name, by, share in alarms]
+    return BIAS.format(table=table(("set", "bias", "alarms"), lines))
+
+
+def drift_part(values: dict[str, Values]) -> str:
+    """Tabulate false alarms, and how often a drift is found; for a set, the worst of its judges."""
+    groups = dict[str, list[Values]]()
+    for key, row in values.items():
+        if key.startswith("drift "):
+            name = key.removeprefix("drift ")
+            name = name if name.startswith("scores") else name.partition(",")[0]
+            groups.setdefault(name, []).append(row)
+    lines = []
+    for name, rows in groups.items():
+        sd = f"{min(row['sd'] for row in rows):.2f} – {max(row['sd'] for row in rows):.2f}"
+        worst = ", ".join(f"{max(row['alarms'][str(n)] for row in rows):.3f}" for n in BASELINES)
+        found = ", ".join(f"{min(row['found'][str(n)] for row in rows):.2f}" for n in BASELINES)
+        lines.append(line(name, sd, worst, found))
+    bounds = []
+    for n in (500, 1000):
+        by_sd = sorted((row["sd"], row["found"][str(n)]) for rows in groups.values() for row in rows)
+        reliable = [sd for k, (sd, _) in enumerate(by_sd) if all(share >= 0.8 for _, share in by_sd[: k + 1])]
+        most = f"the standard deviation of the scores is up to {reliable[-1]:.2f}"
+        bounds.append(f"with a baseline of {n:,} items if {most}")
+    head = ("scores", "standard deviation", "false alarms (most)", "found (fewest)")
+    texts = {"stream": STREAM_ITEMS, "points": 100 * DRIFT, "within": FOUND_WITHIN}
+    return DRIFT_PART.format(**texts, where=" and ".join(bounds) + ".", table=table(head, lines))
+
+
 def rates_part(values: dict[str, Values]) -> str:
     """Tabulate coverage and widths."""
     lines = []
@@ -393,7 +639,7 @@ def groups_part(values: dict[str, Values]) -> str:
 def hidden_part(values: dict[str, Values]) -> str:
     """Tabulate the log-loss of each model, and whether ours is the lowest."""
     lines, head = [], list[str]()
-    for name in HIDDEN_DATASETS:
+    for name in SETS:
         splits = [values[f"hidden {name} {split}"] for split in range(N_SPLITS)]
         logs = {m: np.concatenate([split["logs"][m] for split in splits]) for m in splits[0]["logs"]}
         items = np.concatenate([split["item"] for split in splits])
@@ -418,7 +664,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if missing:
         print(f"no page written; still to measure: {', '.join(missing)}")
         return
-    parts = [rates_part(values), copies_part(values), groups_part(values), hidden_part(values)]
+    tables = kappa_part, bias_part, drift_part, rates_part, copies_part, groups_part, hidden_part
+    parts = [part(values) for part in tables]
     write_page(options.output, "".join([published_part(options.data), *parts]))
 
 

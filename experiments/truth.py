@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
+from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.evaluate.compare import TIE_STANDARD_ERRORS, held_out_scores
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows
 from dissensus.evaluate.truth import choose_truth
@@ -30,6 +31,7 @@ from experiments.runner import (
     page_parser,
     read_dataset,
     table,
+    with_interval,
     write_page,
     yes,
 )
@@ -52,8 +54,10 @@ DEFAULT = "the default"
 SHARES = "vote shares"  # the reference for probabilities
 FITTED = "the default, fitted to gold"  # the best that its calibration can reach
 MISLEADING_SHARES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1)  # values of λ that are compared
-# T_m = min(1, c n_m^−d): a calibration with two constants, compared with the one that learns a limit
+# Other calibrations, with two constants each: T_m = min(1, c n_m^−d), or a limit c √t and λ
+RECIPES = ("min(1, c n^−d)", "limit c √t, t from halves of the annotators")
 RECIPE = [(c, d) for c in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0) for d in (0.3, 0.4, 0.5, 0.6, 0.7)]
+LIMIT_FACTORS, N_HALVES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8), 6  # values of c, and divisions into halves
 GOLD_SHARES, GOLD_DRAWS = (0.05, 0.1, 0.2), 5
 EVEN = "even"  # the same number of gold items in each class
 GoldDraws = dict[float | str, list[Values]]  # by share of gold
@@ -92,6 +96,24 @@ def by_recipe(default: Any, c: float, d: float) -> Array:
     return normalised((default.posterior_ / top) ** exponent)
 
 
+def limit_of_halves(annotations: ds.Annotations) -> float:
+    """Return the limit with which models of two halves of the annotators best explain that they agree.
+
+    With the calibrated probabilities q and q′ of the halves, and ψ their mean over items, it maximises the
+    mean of log Σ_k q_k q′_k / ψ_k over the items that both have labelled.
+    """
+    scores, model = np.zeros(len(LIMITS)), ds.LogLinear(estimate="population")
+    for seed in range(N_HALVES):
+        order = np.random.default_rng(seed).permutation(annotations.n_annotators)
+        first = order[annotations.annotator] % 2 == 0
+        halves = [with_settings(model, {}).fit(annotations.take_rows(rows)) for rows in (first, ~first)]
+        both = np.all([half.n_labels_ > 0 for half in halves], axis=0)
+        for i, limit in enumerate(LIMITS):
+            q = [calibrated(half.posterior_[both], half.n_labels_[both], limit, 0.0) for half in halves]
+            scores[i] += np.log((q[0] * q[1] / np.mean(q, axis=(0, 1))).sum(axis=1)).mean()
+    return float(LIMITS[scores.argmax()])
+
+
 def candidates(annotations: ds.Annotations) -> Values:
     """Measure the accuracy of every candidate and of the default, and the quality of their probabilities.
 
@@ -109,8 +131,10 @@ def candidates(annotations: ds.Annotations) -> Values:
     fit = default.posterior_, default.n_labels_, float(default.evidence_limit_)
     by_share = (calibrated(*fit, misleading=share) for share in MISLEADING_SHARES)
     values["shares"] = [probability_scores(annotations, table)[0] for table in by_share]
-    recipes = (by_recipe(default, c, d) for c, d in RECIPE)
-    values["recipe"] = [probability_scores(annotations, table)[0] for table in recipes]
+    limit = limit_of_halves(annotations) ** 0.5
+    by_halves = (calibrated(*fit[:2], c * limit, s) for c in LIMIT_FACTORS for s in MISLEADING_SHARES)
+    for title, tried in zip(RECIPES, ((by_recipe(default, c, d) for c, d in RECIPE), by_halves), strict=True):
+        values[title] = [probability_scores(annotations, table)[0] for table in tried]
     return values | {"limit": fit[2]}
 
 
@@ -293,9 +317,13 @@ dataset by the mean log loss on the others, it gives {left_out:.3f}. From 4 % to
 
 {shares}
 
-A calibration without anything learned from the labels, p^T with T = min(1, c n^−d) and n the labels of the
-item, has a log loss of {recipe_left_out:.3f} with c and d chosen for each dataset on the others, and
-{recipe_fitted:.3f} with the best c and d for all.
+Other calibrations are not clearly better. The first is p^T with T = min(1, c n^−d) and n the labels of the
+item. The second learns t from {halves} divisions of the annotators into halves: log-linear Dawid–Skene is
+fitted to both, and t is the limit with which they best explain that they agree. Its other constant is λ.
+Constants are chosen for each dataset on the others, or are the best for all; the interval (95 %) is over
+datasets.
+
+{recipes}
 
 ## What gold labels add
 
@@ -454,10 +482,20 @@ def calibration_table(results: Mapping[str, Values]) -> str:
     return table((*head, "ECE before", "after", "vote shares"), rows)
 
 
-def left_out_loss(results: Mapping[str, Values], constants: str) -> float:
-    """Return the mean log loss if the constants are chosen for each dataset on the others."""
-    losses = np.array([values[constants] for values in results.values()])
-    return float(np.mean([row[(losses.sum(axis=0) - row).argmin()] for row in losses]))
+def left_out_losses(losses: Array) -> Array:
+    """Return the log loss on each dataset with the constants (columns) chosen on the others."""
+    return np.array([row[(losses.sum(axis=0) - row).argmin()] for row in losses])
+
+
+def recipes_table(results: Mapping[str, Values]) -> str:
+    """Tabulate the mean log losses of other calibrations, and how far they are above the default."""
+    rows, default = [], np.array([values["scores"][DEFAULT][0] for values in results.values()])
+    for title in RECIPES:
+        losses = np.array([values[title] for values in results.values()])
+        means = left_out_losses(losses).mean(), losses.mean(axis=0).min()
+        difference = with_interval(bootstrap_mean(left_out_losses(losses) - default))
+        rows.append(line(title, *(f"{mean:.3f}" for mean in means), difference))
+    return table(("calibration", "chosen on the others", "best for all", "first − default"), rows)
 
 
 def page(
@@ -494,9 +532,9 @@ def page(
             values["scores"][DEFAULT][0] < values["scores"][SHARES][0] for values in results.values()
         ),
         calibration=calibration_table(results),
-        left_out=left_out_loss(results, "shares"),
-        recipe_left_out=left_out_loss(results, "recipe"),
-        recipe_fitted=min(np.mean([values["recipe"] for values in results.values()], axis=0)),
+        left_out=left_out_losses(np.array([values["shares"] for values in results.values()])).mean(),
+        halves=N_HALVES,
+        recipes=recipes_table(results),
         chosen=MISLEADING_SHARE,
         shares=table(
             ("λ", "mean log loss"),

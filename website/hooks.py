@@ -27,7 +27,7 @@ from website.notebooks import printed  # noqa: E402
 GROUPS = {
     "Labels in and out": [
         *("read_annotations", "Annotations", "describe", "write_labels", "write_store"),
-        *("simulate", "metrics.krippendorff_alpha", "metrics.fleiss_kappa"),
+        *("agreement", "labels.coefficients.Agreement", "labels.coefficients.Coefficient", "simulate"),
     ],
     "Models of a population": [
         "Pool",

@@ -1,6 +1,6 @@
 """Update the text blocks of a page with the output of its Python blocks.
 
-    python -m website.renew docs/alpha.md
+    python -m website.renew docs/agreement.md
 
 Commands run in an empty directory. One that fails, for lack of an input file for instance, is reported and
 skipped. Review the changes before you commit them.

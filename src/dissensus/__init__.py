@@ -22,6 +22,7 @@ _PUBLIC_NAMES = {
     "write_store": "large.packing",
     "load": "text.guided",
     "describe": "labels.description",
+    "agreement": "labels.coefficients",
     "simulate": "labels.simulation",
     "fit": "workflow.refine",
     "compare": "evaluate.compare",

@@ -5,16 +5,12 @@ rows are distributions; where hard labels are compared, class codes or counts ma
 A metric that is a mean over items also has a function for the values of the items: ``kl`` is the mean of
 ``kl_rows``, and so on. :mod:`dissensus.evaluate.bootstrap` puts bootstrap intervals around any of them.
 
-Coefficients of agreement among annotators, :func:`krippendorff_alpha` and :func:`fleiss_kappa`, are
-available here too; they take labels and are defined in `labels/agreement.py`.
-
 Logarithms are natural. The KL of Weerasooriya et al. is KL(gold ‖ predicted) with 1e-5 added to both sides.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec
 
@@ -388,9 +384,3 @@ METRICS: dict[str, Callable[..., float]] = {
         *(lewidi_cross_entropy, lewidi_f1, lewidi_manhattan, lewidi_wasserstein),
     )
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in ("krippendorff_alpha", "fleiss_kappa"):
-        raise AttributeError(f"module 'dissensus.metrics' has no attribute {name!r}")
-    return getattr(importlib.import_module("dissensus.labels.agreement"), name)

@@ -9,15 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.helpers.cli import run
+from tests.helpers.cli import run, write_simulation
 
 
 @pytest.fixture(scope="session")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a simulated crowd of 80 items and 400 labels."""
     directory = tmp_path_factory.mktemp("data") / "crowd"
-    run("simulate", "--n-items", 80, "--n-annotators", 20, "-k", 3, "-l", 2, "--seed", 4, "-o", directory)
-    return directory
+    return write_simulation(directory, 80, 20, n_item_clusters=3, n_annotator_clusters=2, seed=4)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,9 @@ import pytest
 import dissensus
 from dissensus._version import __version__
 from dissensus.cli.app import shell_spelling
-from tests.helpers.cli import COMMANDS, failure, run, tree, write_votes
+from dissensus.cli.demo import write_crowd
+from dissensus.datasets.comments import draw_crowd
+from tests.helpers.cli import COMMANDS, failure, run, tree, write_simulation, write_votes
 from tests.helpers.sizes import usually
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -63,7 +65,7 @@ def test_help_has_examples_that_parse(command: str) -> None:
 # ``make verify`` runs the page as it is; otherwise chains, crowds and grids are smaller.
 SHORT = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20"]
 SMALLER = {
-    "annotators crowd/": "annotators few/",
+    "annotators demo-output/crowd/": "annotators few/",
     "-k 2:4 -l 2,3 --repeats 2": "-k 2,3 -l 2 --repeats 1",
     "-k 1,2,4,8 --grid alpha=1.5,2 --repeats 2": "-k 1,2 --grid alpha=1.5,2 --repeats 1",
 }
@@ -80,9 +82,15 @@ def test_docs_show_what_the_commands_print() -> None:
             else:
                 lines[-1][1].append(line)
     assert {shlex.split(line)[1] for line, _ in lines} == set(COMMANDS)
-    run("simulate", "--n-items", 20, "-o", "few")
+    write_simulation(Path("few"), 20)
+    write_simulation(Path("many"), 60, labels_per_item=16)
+    Path("many/annotations.csv").rename("many.csv")
+    write_votes(Path("monday.csv"), "comment401,reader01,fine\ncomment401,reader41,rude\n")
     for line, shown in lines:
         if shlex.split(line)[1] == usually("demo", verify=""):  # run by test_readme
+            Path("demo-output/crowd").mkdir(parents=True)
+            labels, population, _ = draw_crowd(seed=0)
+            write_crowd(Path("demo-output/crowd"), labels, population, {}, annotators={})
             continue
         chooses = " fit " in line and "--model" not in line
         for words, fewer in usually(SMALLER, verify={}).items():
@@ -177,7 +185,7 @@ BAD: dict[str, tuple[str, str]] = {
     "export of labels": ("export votes.csv -o l.csv", "fit the labels first: dissensus fit votes.csv"),
     "several files for a table": ("import votes.csv votes.csv -o l.csv", "-o l.store"),
     "broken model": ("score bad.safetensors votes.csv", "bad.safetensors"),
-    "bad Dirichlet": ("simulate --alpha 1,x -o no", "--alpha must be"),
+    "bad Dirichlet": ("fit votes.csv -m fmm --set alpha=1,x", "alpha= must be"),
     "unknown model": ("info dawid", "did you mean 'dawid-skene'?"),
     "no item columns": ("import votes.csv -o l.csv --items-to i.csv", "--items-to"),
     "unknown suffix": ("import votes.csv -o labels.xyz", "labels.xyz"),

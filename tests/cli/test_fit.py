@@ -16,7 +16,7 @@ from dissensus._version import __version__
 from dissensus.engine import ConvergenceMonitor
 from dissensus.errors import DataError
 from dissensus.large import resources as resourcing
-from tests.helpers.cli import failure, random_votes, read_csv, run, tree, write_votes
+from tests.helpers.cli import failure, random_votes, read_csv, run, tree, write_simulation, write_votes
 from tests.helpers.registry import OF_CLASSES
 
 pytestmark = pytest.mark.usefixtures("without_pandas")
@@ -205,9 +205,7 @@ PGM += ["-s", "max_iter=12", "-s", "tol=0"]
 @pytest.fixture(scope="module")
 def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Labels of 150 simulated items."""
-    directory = tmp_path_factory.mktemp("resources") / "crowd"
-    run("simulate", "--n-items", 150, "--seed", 2, "-o", directory)
-    return directory / "annotations.csv"
+    return write_simulation(tmp_path_factory.mktemp("resources") / "crowd", 150, seed=2) / "annotations.csv"
 
 
 def results(folder: Path) -> dict[str, bytes]:

@@ -31,6 +31,25 @@ def test_describe_counts_by_hand() -> None:
     assert summary["mean_entropy"] == pytest.approx(expected, rel=1e-9)
 
 
+def test_describe_prints_coefficients_of_agreement() -> None:
+    # agreement on 2 of 3 items; shares (2/3, 1/3) and (1/3, 2/3)
+    write_votes(Path("votes.csv"), "i,a,x\ni,b,x\nj,a,x\nj,b,y\nk,a,y\nk,b,y\n")
+    rows = describe("votes.csv", "--agreement", "cohen, percent")["coefficients"]
+    assert [row["coefficient"] for row in rows] == ["cohen", "percent"]
+    assert [row["value"] for row in rows] == pytest.approx([(2 / 3 - 4 / 9) / (5 / 9), 2 / 3])
+    assert "coefficients" not in describe("votes.csv")
+    plain, printed = (run("describe", "votes.csv", *words).stdout for words in ((), ("--agreement", "all")))
+    assert printed.startswith(plain.rstrip("\n"))
+    for name in ("Agreement, with 95 % intervals", "brennan_prediger", "cohen", "scott", "ac1", "alpha"):
+        assert name in printed[len(plain) :]
+    line = failure("describe", "votes.csv", "--agreement", "ac1,alhpa")
+    assert "--agreement must be one of all, percent" in line
+    assert "did you mean 'alpha'" in line
+    assert "icc1 is of numbers; read the labels with --label-type numeric" in failure(
+        "describe", "votes.csv", "--agreement", "icc1"
+    )
+
+
 def test_other_columns_of_counts_are_not_classes() -> None:
     rows = "".join(f"i{m},a{n},{'xy'[m % 2]},{m},{n}\n" for m in range(6) for n in range(3))
     Path("votes.csv").write_text("item,annotator,label,count_likes,count_shares\n" + rows)

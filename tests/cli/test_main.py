@@ -13,7 +13,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from tests.helpers.cli import run, tree
+from tests.helpers.cli import tree, write_simulation
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +33,7 @@ def start(*words: Any, cwd: Path, **settings: Any) -> subprocess.CompletedProces
 @pytest.fixture(scope="module")
 def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Labels of enough items for progress to be shown."""
-    directory = tmp_path_factory.mktemp("process") / "crowd"
-    run("simulate", "--n-items", 1500, "-o", directory)
-    return directory / "annotations.csv"
+    return write_simulation(tmp_path_factory.mktemp("process") / "crowd", 1500) / "annotations.csv"
 
 
 @pytest.mark.parametrize("words", [["fit", "--help"], []])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dissensus
-from tests.helpers.cli import read_csv, run, write_votes
+from tests.helpers.cli import read_csv, run, write_simulation, write_votes
 
 
 def scores(*words: Any) -> Any:
@@ -55,8 +55,17 @@ def test_saved_model_and_a_run_as_estimates(crowd: Path) -> None:
 
 
 @pytest.mark.slow
+def test_refined_labels_are_closer_to_the_truth_than_counts(crowd: Path) -> None:
+    values = []
+    for words in (["-m", "empirical", "-s", "smoothing=0"], ["-m", "fmm", "-k", 3]):
+        run("fit", crowd / "annotations.csv", *words, "-o", "out", "--no-report")
+        values.append(scores("out", crowd / "population.csv")["values"]["kl"]["value"])
+    assert values[1] < values[0]
+
+
+@pytest.mark.slow
 def test_recover_compares_every_model_with_counts() -> None:
-    run("simulate", "--n-items", 60, "--labels-per-item", 16, "-k", 3, "-l", 2, "-o", "crowd")
+    write_simulation(Path("crowd"), 60, n_item_clusters=3, n_annotator_clusters=2, labels_per_item=16)
     words = ["-r", "2,4", "-k", 3, "-l", 2, "-m", "fmm", "-m", "pgm inference=vb", "--draws", 2, "-j", 1]
     result = run("recover", "crowd/annotations.csv", *words, "-o", "recovery")
     assert "60 items with 8.0 held-out labels each" in result.stdout

@@ -27,8 +27,7 @@ ROOMS = [
 ]
 BY_NAME = re.compile(r"(dissensus(?:\.\w+)+)(?::\w+)?")  # "dissensus.models.fmm:FMM", for importlib
 # The registry of models names LDL-NM, a model like the others that needs text/ and is loaded when asked for.
-# ``metrics.krippendorff_alpha`` is that of labels/agreement.py, loaded when asked for.
-REGISTERED = {("models", "text"): ["models/__init__.py"], ("metrics", "labels"): ["metrics.py"]}
+REGISTERED = {("models", "text"): ["models/__init__.py"]}
 MOST_AT_THE_TOP = 6  # modules beside the rooms' folders
 
 

@@ -91,7 +91,7 @@ TESTED_ELSEWHERE = {"gallery": "docs/test_site.py"}
 CODE = "```python"
 PAGES = {page.stem for page in DOCS.glob("*.md") if CODE in page.read_text("utf-8")} - set(TESTED_ELSEWHERE)
 # These take longer than all others together, and run in `make docs` and `make verify` only.
-LONG = ("alpha", "budget", "choosing", "cluster", "from-cleanlab", "from-crowd-kit", "tutorial")
+LONG = ("agreement", "budget", "choosing", "cluster", "from-cleanlab", "from-crowd-kit", "tutorial")
 MARKS = {page: [pytest.mark.verify] for page in LONG} | {
     page: [pytest.mark.verify, pytest.mark.torch] for page in ("integrations", "text")
 }

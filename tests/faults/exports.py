@@ -175,7 +175,7 @@ def json_lines(records: Iterable[Any]) -> str:
 def export(crowd: Crowd, path: Path, text: str, *columns: str) -> Export:
     """Write all labels; the columns are those of item, annotator, label and text."""
     roles = ("item", "annotator", "label", "text")
-    return Export(written(path, text), crowd.labels, dict(zip(roles, columns, strict=True)))
+    return Export(written(path, text), crowd.labels, dict(zip(roles, columns, strict=False)))
 
 
 def label_studio(crowd: Crowd, folder: Path) -> Export:
@@ -301,6 +301,39 @@ def ground_truth(crowd: Crowd, folder: Path) -> Export:
     return export(crowd, folder / "output.manifest", json_lines(lines), *columns)
 
 
+def inspect_log(crowd: Crowd, folder: Path) -> Export:
+    """Write a log, half of the time as an archive; some samples have an error."""
+    samples = [
+        {"id": item, "epoch": 1, "input": crowd.texts()[item], "output": {"completion": ""},
+         "scores": {annotator: {"value": label} for annotator, label in crowd.of(item)}}
+        for item in crowd.items()
+    ]  # fmt: skip
+    samples.append({"id": "lost", "epoch": 1, "input": "", "error": {"message": "lost"}, "scores": None})
+    header, columns = (
+        {"version": 2, "status": "success", "eval": {}, "plan": {}},
+        ("id", "judge", "score", "text"),
+    )
+    path = folder / crowd.rng.choice(["log.json", "log.eval"])
+    if path.suffix == ".json":
+        return export(crowd, path, json.dumps(header | {"samples": samples}), *columns)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps(header))
+        for number, sample in enumerate(samples):
+            archive.writestr(f"samples/{number}_epoch_1.json", json.dumps(sample))
+    roles = ("item", "annotator", "label", "text")
+    return Export(path, crowd.labels, dict(zip(roles, columns, strict=True)))
+
+
+def phoenix(crowd: Crowd, folder: Path) -> Export:
+    annotations = [
+        {"span_id": item, "name": "mood", "annotator_kind": "HUMAN", "identifier": annotator,
+         "result": {"label": label, "score": crowd.rng.random()}, "metadata": {}}
+        for item, annotator, label in crowd.labels
+    ]  # fmt: skip
+    text = json.dumps({"data": annotations}) if crowd.rng.random() < 0.5 else json_lines(annotations)
+    return export(crowd, folder / "annotations.json", text, "span_id", "judge", "mood")
+
+
 def split_json(crowd: Crowd, folder: Path) -> Export:
     texts, columns = crowd.texts(), ["message_id", "worker_id", "label", "message"]
     data = [[*label, texts[label[0]]] for label in crowd.labels]
@@ -325,7 +358,7 @@ def dataset(crowd: Crowd, folder: Path) -> Export:
 
 EXPORTS: tuple[Callable[[Crowd, Path], Export], ...] = (
     delimited, zipped, json_table, parquet_table, wide, label_studio, label_studio_min, label_studio_csv,
-    prodigy, argilla, doccano, mturk, appen, toloka, ground_truth, split_json, dataset,
+    prodigy, argilla, doccano, mturk, appen, toloka, ground_truth, inspect_log, phoenix, split_json, dataset,
 )  # fmt: skip
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import typer
 from typer.testing import CliRunner
 
+import dissensus as ds
 from dissensus.cli import application
+from dissensus.cli.demo import write_crowd
 
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(application()))["commands"]
 
@@ -47,6 +49,15 @@ def random_votes(path: Path = Path("votes.csv"), n_items: int = 24, seed: int = 
     rng = np.random.default_rng(seed)
     cells = [(m, n, "xyz"[(m + (rng.random() < 0.3)) % 3]) for m in range(n_items) for n in range(5)]
     return write_votes(path, "".join(f"i{m},a{n},{label}\n" for m, n, label in cells))
+
+
+def write_simulation(directory: Path, *sizes: int, **settings: Any) -> Path:
+    """Write simulated labels and the population's answers to a new directory, and return its path."""
+    drawn = ds.simulate(*sizes, **settings)
+    directory.mkdir()
+    clusters = {"cluster": drawn.annotator_cluster}
+    write_crowd(directory, drawn.annotations, drawn.population, {}, annotators=clusters)
+    return directory
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

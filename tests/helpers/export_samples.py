@@ -464,21 +464,345 @@ def zooniverse(folder: Path) -> Sample:
     )
 
 
-def inspect_log(folder: Path) -> Sample:
-    def sample(number: int, **scores: str) -> dict[str, Any]:
-        values = {name: {"value": value, "explanation": "because"} for name, value in scores.items()}
-        return {"id": number, "epoch": 1, "input": f"question {number}", "target": "x", "scores": values}
+def inspect_sample(number: int, epoch: int = 1, **scores: Any) -> dict[str, Any]:
+    """One sample of an Inspect log."""
+    values = {name: {"value": value, "explanation": "because"} for name, value in scores.items()}
+    output = {"model": "openai/gpt-x", "choices": [], "completion": f"answer {number}"}
+    asked = [{"id": "m", "role": "user", "content": f"question {number}"}]
+    return {"id": number, "epoch": epoch, "input": asked, "target": "x", "output": output, "scores": values}
 
-    log = {
+
+def inspect_header() -> dict[str, Any]:
+    return {
         "version": 2,
         "status": "success",
         "eval": {"task": "replies", "model": "openai/gpt-x", "created": "2026-01-01T00:00:00+00:00"},
         "plan": {"name": "plan", "steps": []},
-        "samples": [sample(1, grader_a="C", grader_b="I"), sample(2, grader_a="C", grader_b="C"), sample(3)],
     }
-    file, texts = _json(folder / "log.json", log), {str(n): f"question {n}" for n in (1, 2, 3)}
-    labels = "1|grader_a|C, 1|grader_b|I, 2|grader_a|C, 2|grader_b|C"
-    return Sample(file, "inspect", labels, {**texts}, {"samples without a score": 1}, "score")
+
+
+def inspect_log(folder: Path) -> Sample:
+    failed = inspect_sample(4) | {"error": {"message": "out of time"}, "scores": None}
+    samples = [
+        inspect_sample(1, grader_a="C", grader_b="I"),
+        inspect_sample(2, grader_a="C", grader_b="C"),
+        inspect_sample(2, 2, grader_a="P", grader_b="N"),
+        inspect_sample(3),
+        failed,
+    ]
+    file = _json(folder / "log.json", inspect_header() | {"samples": samples})
+    texts = {str(n): f"question {n} [SEP] answer {n}" for n in (1, 2, 3, 4)}
+    labels = "1|grader_a|C, 1|grader_b|I, 2|grader_a|C, 2|grader_b|C, 2|grader_a|P, 2|grader_b|N"
+    left_out = {"samples without a score": 1, "samples with an error": 1}
+    return Sample(file, "inspect", labels, {**texts}, left_out, "score")
+
+
+def inspect_eval(folder: Path) -> Sample:
+    """A log in the archive format, with a scorer that gives two values."""
+    path = folder / "2026-01-01_replies.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("_journal/start.json", json.dumps(inspect_header()))
+        for n, values in enumerate(({"tone": 4, "fact": "C"}, {"tone": 2, "fact": "I"}), start=1):
+            sample = inspect_sample(n, grader=values, length=12.5)
+            archive.writestr(f"samples/{n}_epoch_1.json", json.dumps(sample, indent=2))
+        archive.writestr("summaries.json", "[]")
+        archive.writestr("header.json", json.dumps(inspect_header(), indent=2))
+    texts = {n: f"question {n} [SEP] answer {n}" for n in ("1", "2")}
+    return Sample(path, "inspect", "1|grader|4, 2|grader|2", {**texts}, question="tone", asked=True)
+
+
+def promptfoo_rows() -> list[dict[str, Any]]:
+    """Results of two tests and two prompts; the second test of the first prompt fails with an error."""
+    grader = {"id": "openai:gpt-4o", "config": {}}
+
+    def part(passed: bool, score: float, kind: str, **more: Any) -> dict[str, Any]:
+        return {"pass": passed, "score": score, "reason": "so", "assertion": {"type": kind, **more}}
+
+    def row(test: int, prompt: int, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+        grade = {"pass": True, "score": 1, "reason": "so", "componentResults": list(parts)}
+        return {"id": f"r{test}{prompt}", "testIdx": test, "promptIdx": prompt, "success": True, "score": 1,
+                "provider": {"id": "openai:gpt-x", "label": ""}, "failureReason": 0,
+                "prompt": {"raw": f"Reply to {test}", "label": "Reply"}, "vars": {"mail": f"mail-{test}"},
+                "response": {"output": f"reply {test}{prompt}"}, "gradingResult": grade, **more}  # fmt: skip
+
+    polite = {"metric": "polite", "value": "is polite", "provider": grader}
+    failure = {"gradingResult": None, "failureReason": 2, "error": "429", "success": False}
+    return [
+        row(0, 0, part(True, 1, "llm-rubric", **polite), part(True, 1, "contains", value="hi")),
+        row(0, 1, part(False, 0.25, "llm-rubric", **polite), part(False, 0, "contains", value="hi")),
+        row(1, 0, **failure),
+        row(1, 1, part(True, 0.75, "llm-rubric", **polite), part(True, 1, "contains", value="hi")),
+        row(2, 0),
+    ]
+
+
+PROMPTFOO_TEXTS = {
+    "0": "Reply to 0 [SEP] reply 00", "0 1": "Reply to 0 [SEP] reply 01", "1": "Reply to 1 [SEP] reply 10",
+    "1 1": "Reply to 1 [SEP] reply 11", "2": "Reply to 2 [SEP] reply 20",
+}  # fmt: skip
+PROMPTFOO_LEFT_OUT = {"samples with an error": 1, "samples without a score": 1}
+
+
+def promptfoo_json(folder: Path) -> Sample:
+    results = {"version": 3, "timestamp": "2026-01-01T00:00:00Z", "prompts": [{"raw": "Reply"}]}
+    results |= {"results": promptfoo_rows(), "stats": {"successes": 3}}
+    file = _json(folder / "output.json", {"evalId": "eval-1", "results": results, "config": {"tests": []}})
+    judge = "polite (openai:gpt-4o)"
+    labels = f"0|{judge}|pass, 0 1|{judge}|fail, 1 1|{judge}|pass"
+    return Sample(
+        file, "promptfoo", labels, {**PROMPTFOO_TEXTS}, {**PROMPTFOO_LEFT_OUT}, "polite", asked=True
+    )
+
+
+def promptfoo_jsonl(folder: Path) -> Sample:
+    """Results with a variable of the tests as the item; a second assertion of a type is another question."""
+    rows = promptfoo_rows()
+    rubric = {"pass": False, "score": 0, "assertion": {"type": "contains", "value": "bye"}}
+    rows[0]["gradingResult"]["componentResults"].append(rubric)
+    file, texts = _jsonl(folder / "output.jsonl", rows), {f"mail-{i}": t for i, t in PROMPTFOO_TEXTS.items()}
+    left_out, columns = {**PROMPTFOO_LEFT_OUT}, {"item_column": "mail"}
+    labels = "mail-0|contains 2|fail"
+    return Sample(file, "promptfoo", labels, {**texts}, left_out, "contains 2", True, columns)
+
+
+def deepeval_run(folder: Path) -> Sample:
+    def metric(name: str, success: bool, score: float | None, **more: Any) -> dict[str, Any]:
+        rest = {"threshold": 0.5, "strictMode": False, "evaluationModel": "gpt-4o", "reason": "so"}
+        return {
+            "name": name,
+            "success": success,
+            **({} if score is None else {"score": score}),
+            **rest,
+            **more,
+        }
+
+    relevant, failed = "Answer Relevancy", {"error": "no JSON"}
+    cases = [
+        {"name": "test_case_0", "input": "a?", "actualOutput": "b", "success": True, "order": 0,
+         "metricsData": [metric(relevant, True, 0.9), metric("Bias", True, 0.0)]},
+        {"name": "test_case_1", "input": "c?", "actualOutput": "d", "success": False, "order": 1,
+         "metricsData": [metric(relevant, False, 0.25), metric("Bias", False, None, **failed)]},
+        {"name": "test_case_2", "input": "e?", "actualOutput": "f", "success": False, "order": 2,
+         "metricsData": [metric(relevant, False, None, **failed)]},
+    ]  # fmt: skip
+    talk = {"name": "talk_0", "scenario": "Ann asks", "success": True, "turns": [], "order": 3,
+            "metricsData": [metric(relevant, True, 1.0)]}  # fmt: skip
+    run = {"testFile": "test_replies.py", "testCases": cases, "conversationalTestCases": [talk]}
+    file = _json(folder / "20260101_100000", run | {"metricsScores": [], "testPassed": 2})
+    judge = "Answer Relevancy (gpt-4o)"
+    labels = f"test_case_0|{judge}|pass, test_case_1|{judge}|fail, talk_0|{judge}|pass"
+    texts = {"test_case_0": "a? [SEP] b", "test_case_1": "c? [SEP] d", "test_case_2": "e? [SEP] f"}
+    texts |= {"talk_0": "Ann asks"}
+    return Sample(file, "deepeval", labels, {**texts}, {"empty answers": 1}, relevant, asked=True)
+
+
+def deepeval_latest(folder: Path) -> Sample:
+    """The hidden file of the latest run, which wraps the same object."""
+    sample = deepeval_run(folder)
+    run = {"testRunData": json.loads(sample.path.read_text()), "testRunLink": "https://x"}
+    return replace(sample, path=_json(folder / ".latest_test_run.json", run))
+
+
+def lm_eval_samples(folder: Path) -> Sample:
+    """Two filters of one metric are two judges."""
+
+    def line(number: int, filter_name: str, response: str, score: float) -> dict[str, Any]:
+        return {"doc_id": number, "doc": {"question": f"q{number}"}, "target": "4", "resps": [[response]],
+                "arguments": {"gen_args_0": {"arg_0": f"Q: q{number}", "arg_1": {"until": ["Q:"]}}},
+                "filtered_resps": [response], "filter": filter_name, "metrics": ["exact_match"],
+                "doc_hash": "d", "prompt_hash": "p", "target_hash": "t", "exact_match": score}  # fmt: skip
+
+    strict, flexible = "strict-match", "flexible-extract"
+    lines = [line(0, strict, "4", 1.0), line(1, strict, "[invalid]", 0.0), line(0, flexible, "4", 1.0),
+             line(1, flexible, "4", 1.0)]  # fmt: skip
+    file = _jsonl(folder / "samples_gsm8k_2026-01-01T00-00-00.000000.jsonl", lines)
+    labels = f"0|exact_match ({strict})|1, 1|exact_match ({strict})|0, 0|exact_match ({flexible})|1, "
+    labels += f"1|exact_match ({flexible})|1"
+    texts = {"0": "Q: q0 [SEP] 4", "1": "Q: q1 [SEP] [invalid]"}
+    return Sample(file, "lm-eval", labels, {**texts}, question="exact_match")
+
+
+def lm_eval_choices(folder: Path) -> Sample:
+    """A multiple-choice task of an older version, which does not list its metrics."""
+    lines = [
+        {"doc_id": n, "doc": {"question": f"q{n}"}, "target": "0", "resps": [[["-3.5", "False"]]],
+         "arguments": {"gen_args_0": {"arg_0": f"q{n}", "arg_1": " yes"}}, "filtered_resps": [],
+         "doc_hash": "d", "prompt_hash": "p", "target_hash": "t", "acc": acc, "acc_norm": 1.0,
+         "likelihoods": [-3.5, -4.0]}
+        for n, acc in enumerate((1.0, 0.0))
+    ]  # fmt: skip
+    file = _jsonl(folder / "samples_boolq_2025-01-01T00-00-00.000000.jsonl", lines)
+    return Sample(file, "lm-eval", "0|acc|1, 1|acc|0", {"0": "q0", "1": "q1"}, question="acc", asked=True)
+
+
+def langsmith_csv(folder: Path) -> Sample:
+    header = ["inputs.question", "outputs.answer", "error", "reference.answer", "feedback.correct",
+              "feedback.tone", "execution_time", "example_id", "id"]  # fmt: skip
+    rows = [
+        ["a?", "b", "", "b", "yes", "4", "1.5", "e1", "r1"],
+        ["c?", "d", "", "x", "no", "2", "1.0", "e2", "r2"],
+        ["e?", "", "Timeout", "f", "", "", "9.0", "e3", "r3"],
+    ]
+    file, texts = (
+        _csv(folder / "results.csv", header, rows),
+        {"e1": "a? [SEP] b", "e2": "c? [SEP] d", "e3": "e?"},
+    )
+    labels, left_out = "e1|correct|yes, e2|correct|no", {"empty answers": 1}
+    return Sample(file, "langsmith", labels, {**texts}, left_out, "correct", asked=True)
+
+
+def langsmith_feedback(folder: Path) -> Sample:
+    def feedback(run: str, key: str, source: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"id": f"{run}{key}", "created_at": "2026-01-01T00:00:00", "key": key, "run_id": run,
+                "score": None, "value": None, "comment": None, "feedback_source": source, **more}  # fmt: skip
+
+    model, person = {"type": "model", "metadata": {}}, {"type": "app", "user_id": "u7", "user_name": "Zoë"}
+    lines = [
+        feedback("r1", "correct", model, score=1, value="yes"),
+        feedback("r1", "correct", person, value="no"),
+        feedback("r2", "correct", model, error=True),
+        feedback("r2", "correct", {"type": "api", "user_id": "u8"}, score=0.0),
+    ]
+    file, labels = _jsonl(folder / "feedback.jsonl", lines), "r1|correct|yes, r1|Zoë|no, r2|correct|0"
+    return Sample(file, "langsmith", labels, {}, {"empty answers": 1}, "correct")
+
+
+def phoenix_annotations() -> list[dict[str, Any]]:
+    def annotation(span: str, kind: str, label: str | None, score: float | None, **more: Any) -> Any:
+        result = {"label": label, "score": score, "explanation": "so"}
+        return {"id": "x", "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
+                "source": "API", "user_id": None, "name": "correctness", "annotator_kind": kind,
+                "result": result, "metadata": {}, "identifier": "", "span_id": span, **more}  # fmt: skip
+
+    return [
+        annotation("5B8EF798A381", "LLM", "correct", 1.0, metadata={"model": "gpt-4"}),
+        annotation("5B8EF798A381", "HUMAN", "incorrect", 0.0, identifier="user-123"),
+        annotation("E19B7EC3CC02", "LLM", "incorrect", 0.0, metadata={"model": "gpt-4"}),
+        annotation("E19B7EC3CC02", "CODE", None, 0.5),
+        annotation("E19B7EC3CC02", "HUMAN", None, None, user_id="VXNlcjox"),
+    ]
+
+
+PHOENIX_LABELS = (
+    "5B8EF798A381|correctness (gpt-4)|correct, 5B8EF798A381|user-123|incorrect, "
+    "E19B7EC3CC02|correctness (gpt-4)|incorrect, E19B7EC3CC02|correctness|0.5"
+)
+
+
+def phoenix_json(folder: Path) -> Sample:
+    file = _json(folder / "annotations.json", {"data": phoenix_annotations(), "next_cursor": None})
+    return Sample(file, "phoenix", PHOENIX_LABELS, {}, {"empty answers": 1}, "correctness")
+
+
+def phoenix_csv(folder: Path) -> Sample:
+    """The data frame of annotations, with a further metric, and the metadata in Python's notation."""
+    header = ["span_id", "annotation_name", "annotator_kind", "metadata", "identifier", "result.label",
+              "result.score", "result.explanation"]  # fmt: skip
+    rows = [
+        ["s1", "tone", "LLM", "{'model': 'gpt-4'}", "", "kind", "1.0", "so"],
+        ["s1", "correctness", "LLM", "{}", "", "correct", "1.0", "so"],
+        ["s2", "tone", "HUMAN", "{}", "user-123", "rude", "", ""],
+    ]
+    file, labels = _csv(folder / "annotations.csv", header, rows), "s1|tone|kind, s2|user-123|rude"
+    items: dict[str, str | None] = {}
+    return Sample(file, "phoenix", labels, items, question="tone", asked=True)
+
+
+def braintrust_events() -> list[dict[str, Any]]:
+    def event(name: str, scores: dict[str, Any] | None, root: bool = True, **more: Any) -> dict[str, Any]:
+        return {"id": name, "experiment_id": "x", "created": "2026-01-01T00:00:00Z", "is_root": root,
+                "span_id": f"s{name}", "root_span_id": f"s{name[0]}", "span_parents": None, "scores": scores,
+                "input": {"question": f"q{name}"}, "output": f"a{name}", "expected": "x", "error": None,
+                "metadata": {"topic": "t"}, "tags": None, "metrics": {"start": 1.0}, **more}  # fmt: skip
+
+    return [
+        event("1", {"Factuality": 0.6, "Levenshtein": 0.125}),
+        event("1b", {"Factuality": 0.1}, root=False),
+        event("2", {"Factuality": 1, "Levenshtein": None}),
+        event("3", None, error="RateLimitError", output=None),
+    ]
+
+
+BRAINTRUST_TEXTS = {"1": "q1 [SEP] a1", "2": "q2 [SEP] a2", "3": "q3"}
+
+
+def braintrust_fetch(folder: Path) -> Sample:
+    file = _json(folder / "experiment.json", {"events": braintrust_events(), "cursor": None})
+    labels, left_out = "1|Factuality|0.6, 2|Factuality|1", {"samples with an error": 1}
+    return Sample(file, "braintrust", labels, {**BRAINTRUST_TEXTS}, left_out, "Factuality", asked=True)
+
+
+def braintrust_jsonl(folder: Path) -> Sample:
+    file = _jsonl(folder / "experiment.jsonl", braintrust_events())
+    left_out = {"samples with an error": 1, "empty answers": 1}
+    return Sample(
+        file, "braintrust", "1|Levenshtein|0.125", {**BRAINTRUST_TEXTS}, left_out, "Levenshtein", asked=True
+    )
+
+
+def mlflow_assessments() -> list[dict[str, Any]]:
+    def feedback(value: Any, kind: str, who: str, **more: Any) -> dict[str, Any]:
+        source = {"source_type": kind, "source_id": who}
+        return {"assessment_name": "correctness", "trace_id": "tr-1", "source": source, "valid": True,
+                "create_time": "2026-01-01T00:00:00Z", "feedback": {"value": value}, **more}  # fmt: skip
+
+    expectation = feedback(None, "HUMAN", "ann@x.org", expectation={"value": "4"})
+    del expectation["feedback"]
+    failed = {"value": None, "error": {"error_code": "ValueError", "error_message": "no JSON"}}
+    return [
+        feedback("yes", "LLM_JUDGE", "openai:/gpt-4o"),
+        feedback("no", "HUMAN", "ann@x.org"),
+        feedback("no", "LLM_JUDGE", "openai:/gpt-4", valid=False),
+        feedback(None, "LLM_JUDGE", "default", feedback=failed),
+        feedback(True, "CODE", "correctness"),
+        expectation,
+    ]
+
+
+MLFLOW_LABELS = "tr-1|correctness (openai:/gpt-4o)|yes, tr-1|ann@x.org|no, tr-1|correctness|true"
+
+
+def mlflow_traces(folder: Path) -> Sample:
+    info = {"trace_id": "tr-1", "trace_location": {"type": "MLFLOW_EXPERIMENT"}, "state": "OK",
+            "assessments": mlflow_assessments(), "request_preview": "2+2?",
+            "response_preview": "4"}  # fmt: skip
+    bare = {"info": {"trace_id": "tr-2", "state": "ERROR", "request_preview": "?"}, "data": {"spans": []}}
+    file = _jsonl(folder / "traces.jsonl", [{"info": info, "data": {"spans": []}}, bare])
+    left_out, texts = (
+        {"empty answers": 1, "samples without a score": 1},
+        {"tr-1": "2+2? [SEP] 4", "tr-2": "?"},
+    )
+    return Sample(file, "mlflow", MLFLOW_LABELS, {**texts}, left_out, "correctness")
+
+
+def mlflow_results(folder: Path) -> Sample:
+    """The results of an evaluation: one column per scorer, and the assessments if written as JSON."""
+    row = {"trace_id": "tr-1", "correctness/value": "yes", "correctness/rationale": "so", "state": "OK",
+           "request": {"question": "2+2?"}, "response": "4", "assessments": mlflow_assessments()}  # fmt: skip
+    file, texts = _json(folder / "results.json", [row]), {"tr-1": "2+2? [SEP] 4"}
+    return Sample(file, "mlflow", MLFLOW_LABELS, {**texts}, {"empty answers": 1}, "correctness")
+
+
+def mlflow_csv(folder: Path) -> Sample:
+    header = ["trace_id", "tone/value", "correctness/value", "correctness/rationale", "request", "response",
+              "assessments"]  # fmt: skip
+    rows = [["tr-1", "4", "yes", "so", "2+2?", "4", "[{'name'}]"], ["tr-2", "", "no", "so", "?", "", "[]"]]
+    file, texts = _csv(folder / "results.csv", header, rows), {"tr-1": "2+2? [SEP] 4", "tr-2": "?"}
+    labels = "tr-1|correctness|yes, tr-2|correctness|no"
+    return Sample(file, "mlflow", labels, {**texts}, question="correctness", asked=True)
+
+
+def mlflow_table(folder: Path) -> Sample:
+    """The table that ``mlflow.evaluate`` logs, which has no ids."""
+    columns = ["inputs", "ground_truth", "outputs", "token_count", "answer_correctness/v1/score",
+               "answer_correctness/v1/justification"]  # fmt: skip
+    data = [["2+2?", "4", "4", 1, 5, "right"], ["3+3?", "6", "7", 1, 1, "wrong"]]
+    file = _json(folder / "eval_results_table.json", {"columns": columns, "data": data})
+    labels, texts = (
+        "1|answer_correctness|5, 2|answer_correctness|1",
+        {"1": "2+2? [SEP] 4", "2": "3+3? [SEP] 7"},
+    )
+    return Sample(file, "mlflow", labels, {**texts}, question="answer_correctness")
 
 
 def langfuse_json(folder: Path) -> Sample:
@@ -495,7 +819,7 @@ def langfuse_json(folder: Path) -> Sample:
         score("t1", "latency", 0.4, source="API"),
     ]
     file = _json(folder / "scores.json", {"data": scores, "meta": {"page": 1, "totalItems": 4}})
-    labels = "t1|u7|good, t1|EVAL judge-1|bad, t2 o3|API|good"
+    labels = "t1|u7|good, t1|quality (judge-1)|bad, t2 o3|quality (API)|good"
     return Sample(file, "langfuse", labels, question="quality", asked=True)
 
 
@@ -513,7 +837,10 @@ SAMPLES: list[Callable[[Path], Sample]] = [
     label_studio_json, label_studio_min, label_studio_csv, prodigy_choice, prodigy_binary, argilla_flat,
     argilla_nested, argilla_feedback, argilla_feedback_dataset, argilla_classification,
     doccano_folder, doccano_zip, mturk, mturk_ticks, mturk_form, appen, toloka, ground_truth,
-    potato, zooniverse, inspect_log, langfuse_json, langfuse_csv,
+    potato, zooniverse, langfuse_json, langfuse_csv, inspect_log, inspect_eval, promptfoo_json,
+    promptfoo_jsonl, deepeval_run, deepeval_latest, lm_eval_samples, lm_eval_choices, langsmith_csv,
+    langsmith_feedback, phoenix_json, phoenix_csv, braintrust_fetch, braintrust_jsonl, mlflow_traces,
+    mlflow_results, mlflow_csv, mlflow_table,
     lewidi_2025, lewidi_2023, pldl, huggingface_arrow, huggingface_parquet,
 ]  # fmt: skip
 

@@ -117,7 +117,7 @@ def test_lone_surrogates_in_any_string(make: Callable[[Path], samples.Sample], t
         else [path for path in sample.path.rglob("*") if path.is_file()]
     )
     for file in files:
-        if file.suffix in (".zip", ".arrow", ".parquet"):
+        if file.suffix in (".zip", ".eval", ".arrow", ".parquet"):
             continue
         content = file.read_text(encoding="utf-8")
         words = sorted(set(re.findall(r'"([^"\\{}\[\],:]{1,40})(?:\\?"|"")', content)))
@@ -129,6 +129,7 @@ def test_lone_surrogates_in_any_string(make: Callable[[Path], samples.Sample], t
             for question in {None, sample.question, f"{sample.question}\ud83d"}:
                 named = {} if question is None else {"question": question}
                 with suppress(DataError):
-                    labels = read_annotations(sample.path, **named, **sample.columns)
+                    named |= {name.removesuffix("_column"): column for name, column in sample.columns.items()}
+                    labels = read_annotations(sample.path, **named)
                     json.dumps([labels.columns_read, labels.notes], ensure_ascii=False).encode()
         file.write_text(content, encoding="utf-8")

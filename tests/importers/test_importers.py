@@ -18,7 +18,14 @@ from tests.helpers.export_samples import SAMPLES, Sample, item_texts, task, trip
 from tests.helpers.reading import rows_of, write_file
 
 by_name = pytest.mark.parametrize("make", SAMPLES, ids=lambda make: make.__name__)
-FOLDERS = {"potato", "doccano_folder", "doccano_zip", "huggingface_arrow", "huggingface_parquet"}
+FOLDERS = {
+    "potato",
+    "doccano_folder",
+    "doccano_zip",
+    "inspect_eval",
+    "huggingface_arrow",
+    "huggingface_parquet",
+}
 FILES = [make for make in SAMPLES if make.__name__ not in FOLDERS]
 
 

@@ -86,10 +86,28 @@ def lewidi() -> Iterator[str]:
     yield "}"
 
 
+def phoenix() -> Iterator[str]:
+    yield '{"data": ['
+    for item in range(ITEMS):
+        for rank in range(PER_ITEM):
+            yield (
+                f'{"," if item or rank else ""}{{"name":"mood","annotator_kind":"HUMAN","span_id":"{item}",'
+                f'"identifier":"{annotator(item, rank)}","result":{{"label":"{label(item, rank)}"}},'
+                f'"metadata":{{"text":"the text of item {item}"}}}}\n'
+            )
+    yield '], "next_cursor": null}'
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "format"),
-    [(label_studio, "label-studio"), (prodigy, "prodigy"), (mturk, "mturk"), (lewidi, "lewidi")],
+    [
+        (label_studio, "label-studio"),
+        (prodigy, "prodigy"),
+        (mturk, "mturk"),
+        (lewidi, "lewidi"),
+        (phoenix, "phoenix"),
+    ],
 )
 def test_memory_is_bounded(write: Callable[[], Iterator[str]], format: str, tmp_path: Path) -> None:
     file = tmp_path / "large.export"

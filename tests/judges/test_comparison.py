@@ -158,6 +158,89 @@ def test_clustered_error_by_hand():
     assert (error, freedom) == (pytest.approx(math.sqrt(2 / 3), rel=1e-12), 1)
 
 
+# ---- the verdict --------------------------------------------------------------------------------------
+
+
+def judged(seed, n_items, judge, n_classes=3):
+    """Five humans who are right with 80 %, and a judge of the given kind."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(n_classes, size=n_items)
+    misread = rng.random(n_items) < 0.4  # humans take these items for another class, if the judge is right
+    seen_as = np.where(misread, (truth + 1) % n_classes, truth) if judge == "right" else truth
+    columns = {f"h{i}": seen(rng, seen_as, n_classes, 0.8) for i in range(5)}
+    votes = np.array([np.bincount(row, minlength=n_classes) for row in np.array(list(columns.values())).T])
+    columns["gpt"] = {
+        "random": rng.integers(n_classes, size=n_items),
+        "constant": np.zeros(n_items, dtype=int),
+        "copy": columns["h2"],
+        "majority": votes.argmax(axis=1),
+        "equal": seen(rng, truth, n_classes, 0.8),
+        "right": truth,
+    }[judge]
+    return table(columns), truth
+
+
+def test_verdicts_on_judges_of_known_quality():
+    none = "more labels would not help: it is behind the humans by more than the tolerance"
+    expected = {
+        ("random", 300): ("no", "0 of 5 humans", none),
+        ("random", 30): ("no", "0 of 5 humans", none),
+        ("constant", 300): ("no", "0 of 5 humans", none),
+        ("copy", 300): ("replaces", "5 of 5 humans", "no further labels are needed"),
+        ("majority", 300): ("replaces", "5 of 5 humans", "no further labels are needed"),
+        ("majority", 20): ("", "–", "only 20 of the 30 items for a verdict have labels of two humans"),
+        ("equal", 300): ("replaces", "5 of 5 humans", "no further labels are needed"),
+        ("right", 1000): ("no", "0 of 5 humans", none),
+    }
+    for (judge, n_items), words in expected.items():
+        row = ds.judge_report(judged(0, n_items, judge)[0], "gpt").rows()[0]
+        assert (row["verdict"], row["as_good_as"], row["settled_by"]) == words, judge
+    row = ds.judge_report(judged(0, 40, "equal")[0], "gpt").rows()[0]
+    assert row["verdict"] == "nearly"
+    assert row["settled_by"].endswith(
+        " more labels of humans would show that it replaces one, if this remains"
+    )
+
+
+def test_a_judge_as_good_as_the_humans_is_rarely_refused():
+    n = usually(40, verify=400)
+    verdicts = []
+    for seed in range(n):
+        labels = judged(seed, 60, "equal")[0]
+        answers = JudgeAnswers.of(labels, labels.annotators == "gpt")
+        verdicts.append(replacement_test(answers, int(answers.judges[0]), 0.15).verdict)
+    assert verdicts.count("no") <= n * (0.05 + 2.6 * math.sqrt(0.05 * 0.95 / n))
+    assert {"nearly", "replaces"} <= set(verdicts)
+
+
+def test_the_pooled_test_decides_for_many_humans_with_few_items():
+    for accuracy, verdict, as_good in ((0.9, "replaces", "the average human"), (0.5, "no", "–")):
+        row = ds.judge_report(crowd_of_many(0, accuracy), "gpt").rows()[0]
+        assert (row["by_humans"], row["verdict"], row["as_good_as"]) == (False, verdict, as_good)
+    assert math.isfinite(
+        ds.judge_report(crowd_of_many(0, 0.78, n_humans=30), "gpt").rows()[0]["labels_needed"]
+    )
+
+
+def test_a_copy_of_a_human_and_a_judge_that_gold_confirms_are_noted():
+    copy = ds.judge_report(judged(0, 300, "copy")[0], "gpt").notes
+    assert len(copy) == 1
+    assert copy[0].startswith("gpt gives h2's answer on ")
+    assert copy[0].endswith("if one of them has seen the other's labels, leave it out")
+    for judge in ("equal", "majority", "right", "random"):
+        assert ds.judge_report(judged(0, 300, judge)[0], "gpt").notes == []
+    for judge, n_notes in (("random", 0), ("right", 1)):
+        labels, truth = judged(0, 300, judge)
+        gold = {"item": labels.items, "label": truth[labels.items.astype(int)]}
+        notes = ds.judge_report(labels.with_tables(gold=gold), "gpt").notes
+        assert len(notes) == n_notes
+    votes = labels.take_rows(labels.annotators[labels.annotator] != "gpt").counts
+    first, second = np.sort(votes, axis=1)[:, :-3:-1].T
+    apart = ((first > second) & (votes.argmax(axis=1) != truth[labels.items.astype(int)])).sum()
+    where = f"on the {apart} items where it differs from the most frequent answer of the humans"
+    assert notes == [f"gpt has the gold label on {apart}, and they on 0, {where}"]
+
+
 # ---- differences --------------------------------------------------------------------------------------
 
 

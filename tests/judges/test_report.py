@@ -197,7 +197,13 @@ def write_table(path, labels, header="item,annotator,label"):
 def test_a_plain_table_is_read_in_one_command(tmp_path):
     file = write_table(tmp_path / "verdicts.csv", humans_and_judges(0, 120), "prompt_id,model,verdict")
     shown = run("judges", file, "-o", tmp_path / "judges.csv").stdout
-    for text in ("5 judges (by name)", "independent votes", "bias (judge"):
+    lines = [line for line in shown.splitlines() if line.strip().startswith("judge")]
+    assert len(lines) == 6  # the heads, and one line per judge
+    assert "independent votes" not in shown
+    for text in ("5 judges (by name), 3 humans", "κ (95 %)", "κ of a human", "‘nearly’: the labels show"):
+        assert text in shown
+    shown = run("judges", file, "--verbose").stdout
+    for text in ("5 judges (by name)", "winning rate", "independent votes", "Clearest errors"):
         assert text in shown
     assert len((tmp_path / "judges.csv").read_text().splitlines()) == 6
     run("judges", file, "-o", tmp_path / "judges.json")
@@ -221,6 +227,48 @@ def test_a_run_has_the_judges_of_its_file(tmp_path):
     assert of_file["found_by"] == "by the column kind"
     run("fit", file, "--model", "empirical", "--no-report", "-o", tmp_path / "counts")
     assert run("judges", tmp_path / "counts").stdout.startswith("5 judges")
+
+
+def two_classes(path, judge_accuracy=0.7):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=200)
+    columns = {f"human{i}": seen(rng, truth, 2, 0.85) for i in range(3)}
+    columns["gpt"] = seen(rng, truth, 2, judge_accuracy)
+    words = np.array(["no", "yes"])
+    rows = [f"{m},{name},{words[column[m]]}" for name, column in columns.items() for m in range(200)]
+    path.write_text("\n".join(["item,annotator,label", *rows]) + "\n", encoding="utf-8")
+    humans = np.array([column for name, column in columns.items() if name != "gpt"])
+    return path, humans, columns["gpt"]
+
+
+def test_rates_of_two_classes_are_against_all_humans(tmp_path):
+    file, humans, judge = two_classes(tmp_path / "votes.csv")
+    (row,) = json.loads(run("judges", file, "--json").stdout)["judges"]
+    # over all labels of humans: how often the judge says yes where a human says yes, and no where no
+    assert row["tpr"] == pytest.approx((judge * humans).sum() / humans.sum(), abs=1e-12)
+    assert row["tnr"] == pytest.approx(((1 - judge) * (1 - humans)).sum() / (1 - humans).sum(), abs=1e-12)
+    assert row["agreement"] == pytest.approx((judge == humans).mean(), abs=1e-12)
+    shown = run("judges", file).stdout
+    assert f"{row['tpr']:.2f} ({row['human_tpr']:.2f})" in shown
+    assert "TPR: share of the human answers ‘yes’ it gives too; TNR: of the others" in shown
+
+
+def test_requirements_have_an_exit_code_and_say_by_how_much(tmp_path):
+    file = two_classes(tmp_path / "votes.csv")[0]
+    kappa = json.loads(run("judges", file, "--json").stdout)["judges"][0]["kappa"]
+    met = ("--require", f"kappa>={kappa}", "--require", "agreement > 0.1", "--require", "tpr>=.1")
+    run("judges", file, *met)
+    page = tmp_path / "judges.json"
+    result = run("judges", file, "--require", "kappa>=0.9", "--require", "replaces", "-o", page, code=3)
+    assert page.exists()
+    (line,) = result.stderr.splitlines()
+    below = f"gpt: kappa {kappa:.2f} is {0.9 - kappa:.2g} below 0.9; gpt: no, not replaces ("
+    assert line.startswith(f"dissensus: {below}")
+    assert "is not above" in run("judges", file, "--require", f"kappa>{kappa}", code=3).stderr
+    for rule in ("kappa", "kappa=0.6", "accuracy>=0.6", "kappa>=high"):
+        assert "write replaces, stable, or kappa" in failure("judges", file, "--require", rule)
+    three = write_table(tmp_path / "three.csv", humans_and_judges(0, 60), "item,annotator,label")
+    assert "do not have two classes" in failure("judges", three, "--require", "tnr>0.5")
 
 
 def test_errors_of_the_command(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DissensusWarning
-from dissensus.labels.agreement import agreement, jackknife_interval, krippendorff_alpha, reading
+from dissensus.labels.agreement import reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Spread
 from tests.helpers.data import find_data
@@ -181,31 +181,25 @@ def test_no_labels_to_compare() -> None:
     assert "no item has labels by two annotators" in summary.as_text()
 
 
-def test_jackknife_of_a_mean() -> None:
-    values = np.random.default_rng(0).normal(size=30)
-    without = (values.sum() - values) / 29
-    low, high = jackknife_interval(float(values.mean()), without, 0.95)
-    error = values.std(ddof=1) / math.sqrt(30)
-    assert (high - low) / 2 == pytest.approx(2.045 * error, rel=1e-3)  # Student's t, 29 degrees of freedom
-
-
 @pytest.mark.parametrize("kind", ["nominal", "ordinal", "numeric"])
 def test_alpha_interval_matches_the_bootstrap(kind: Any) -> None:
     crowd = ds.simulate(300, 30, 4, labels_per_item=5, seed=2).annotations
     ids = crowd.items[crowd.item], crowd.annotators[crowd.annotator], crowd.label.astype(str)
     labels = Annotations.from_arrays(*ids, label_type=kind)
-    value, low, high = agreement(labels)
+    alpha = ds.agreement(labels, "alpha")["alpha"]
     rng = np.random.default_rng(1)
     rows = [np.flatnonzero(labels.item == m) for m in range(300)]
-    level = {"numeric": "interval"}.get(kind, kind)
+    weights = {"nominal": "identity", "ordinal": "ordinal", "numeric": "quadratic"}[kind]
     drawn = []
     for _ in range(150):
         chosen = rng.integers(300, size=300)
         item = np.repeat(np.arange(300), [len(rows[m]) for m in chosen])
         label = labels.label[np.concatenate([rows[m] for m in chosen])]
-        drawn.append(krippendorff_alpha(item, label, n_classes=4, level=level))
-    assert low < value < high
-    assert (high - low) / 2 == pytest.approx(1.96 * np.std(drawn), rel=0.25)
+        annotator = np.arange(len(item))
+        sample = Annotations.from_arrays(item, annotator, label, classes=range(4), label_type="ordinal")
+        drawn.append(ds.agreement(sample, "alpha", weights=weights)["alpha"].value)
+    assert alpha.low < alpha.value < alpha.high
+    assert (alpha.high - alpha.low) / 2 == pytest.approx(1.96 * np.std(drawn), rel=0.25)
 
 
 def test_notes_on_repeated_rows_and_gold() -> None:

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 import dissensus as ds
-from dissensus.labels.agreement import interval_alpha, intraclass_correlation, krippendorff_alpha
 from dissensus.labels.kinds import follows_order, scale_order
 from tests.helpers.cli import run
 
@@ -34,13 +33,14 @@ def test_numbers_are_ordered_by_value_in_every_format(tmp_path: Path, kind: str)
     assert labels.label_type == "ordinal"
     assert any("read as an ordered scale" in note for note in labels.notes)
     table = frame.pivot_table(index="annotator", columns="item", values="label").to_numpy()
-    levels = "nominal", "ordinal", "interval"
-    expected = {level: krippendorff.alpha(table, level_of_measurement=level) for level in levels}
-    for level, alpha in expected.items():
-        assert krippendorff_alpha(labels, level=level) == pytest.approx(alpha, abs=1e-12)
+    levels = {"identity": "nominal", "ordinal": "ordinal", "quadratic": "interval"}
+    expected = {level: krippendorff.alpha(table, level_of_measurement=level) for level in levels.values()}
+    for weights, level in levels.items():
+        alpha = ds.agreement(labels, "alpha", weights=weights)["alpha"].value
+        assert alpha == pytest.approx(expected[level], abs=1e-12)
     assert ds.describe(labels).alpha == pytest.approx(expected["ordinal"], abs=1e-12)
     as_numbers = labels.with_label_type("numeric")
-    assert krippendorff_alpha(as_numbers) == pytest.approx(expected["interval"], abs=1e-12)
+    assert ds.describe(as_numbers).alpha == pytest.approx(expected["interval"], abs=1e-12)
 
 
 def test_many_numbers_are_numeric() -> None:
@@ -100,12 +100,14 @@ def test_invalid_types_are_rejected() -> None:
 
 
 def test_interval_alpha_and_icc_by_hand() -> None:
-    item, value = np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 5.0, 5.0])
+    ratings = ds.Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [1, 3, 5, 5], label_type="numeric")
+    result = ds.agreement(ratings)
     # pairs: D_o = (2 · (1−3)²) / 4 = 2; all pairs of 1, 3, 5, 5: Σ over ordered pairs 88 / (4 · 3)
-    assert interval_alpha(item, value, 2) == pytest.approx(1 - 2 / (88 / 12))
+    assert result["alpha"].value == pytest.approx(1 - 2 / (88 / 12))
     # MSB = 2 · (1.5² + 1.5²) / 1 = 9, MSW = 2 / 2 = 1, n₀ = 2
-    assert intraclass_correlation(item, value, 2) == pytest.approx((9 - 1) / (9 + 1))
-    assert np.isnan(interval_alpha(np.array([0, 1]), np.array([1.0, 2.0]), 2))
+    assert result["icc1"].value == pytest.approx((9 - 1) / (9 + 1))
+    single = ds.Annotations.from_arrays([0, 1], [0, 1], [1, 2], label_type="numeric")
+    assert np.isnan(ds.agreement(single)["alpha"].value)
 
 
 def test_label_type_option(tmp_path: Path) -> None:

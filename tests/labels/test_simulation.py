@@ -159,6 +159,7 @@ def test_given_pairs_get_new_labels() -> None:
     np.testing.assert_array_equal(labels.annotator, real.annotator)
     assert labels.item_vocabulary == real.item_vocabulary
     assert labels.annotator_vocabulary == real.annotator_vocabulary
+    assert labels.classes.tolist() == ["c1", "c2", "c3", "c4", "c5"]
     assert drawn.item_cluster.shape == (4,)
 
 

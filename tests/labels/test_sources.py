@@ -81,8 +81,7 @@ CALLS: dict[str, Callable[[Any, Path], Any]] = {
     "label_queue": lambda labels, _: values(ds.label_queue(labels, MODEL).to_frame()),
     "write_report": page,
     "write_labels": written,
-    "krippendorff_alpha": lambda labels, _: ds.metrics.krippendorff_alpha(labels),
-    "fleiss_kappa": lambda labels, _: ds.metrics.fleiss_kappa(labels),
+    "agreement": lambda labels, _: ds.agreement(labels, against=labels).rows(),
     "with_features": lambda labels, _: (
         ds.text.with_features(labels, FEATURES).item_table["features"].to_pylist()
     ),

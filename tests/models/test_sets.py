@@ -10,7 +10,6 @@ import pytest
 from scipy.special import beta as beta_function
 
 import dissensus as ds
-from dissensus.labels.agreement import krippendorff_alpha
 from dissensus.labels.kinds import membership, set_distances
 from dissensus.models.sets import PRIOR_SIZES, best_prior_size, best_weights
 from tests.helpers.cli import run
@@ -87,9 +86,9 @@ def test_distances_and_alpha_match_nltk() -> None:
         np.testing.assert_allclose(distances, expected, atol=0.01)  # nltk rounds thirds to 0.67 and 0.33
     data = [(row.annotator, row.item, frozenset(row.label)) for row in frame.itertuples()]
     jaccard = agreement.AnnotationTask(data, distance=metrics.jaccard_distance).alpha()
-    assert krippendorff_alpha(labels, level="jaccard") == pytest.approx(jaccard, abs=1e-9)
+    assert ds.agreement(labels, "alpha", weights="jaccard")["alpha"].value == pytest.approx(jaccard, abs=1e-9)
     masi = agreement.AnnotationTask(data, distance=metrics.masi_distance).alpha()
-    assert krippendorff_alpha(labels) == pytest.approx(masi, abs=0.01)
+    assert ds.agreement(labels, "alpha")["alpha"].value == pytest.approx(masi, abs=0.01)
     assert ds.describe(labels).level == "masi"
 
 

@@ -12,7 +12,9 @@ import pytest
 
 import dissensus as ds
 from benchmarks.report import CHROMIUM, SLOWEST_INTERACTION, chromium
+from dissensus.report.page import write_judge_page
 from dissensus.workflow.refine import fit
+from tests.helpers.judge import seen, table
 from tests.helpers.report_sample import CLASSES, canteen
 
 NASTY = "<script>window.hacked = true</script><img src=x onerror='window.hacked = true'>"
@@ -83,11 +85,11 @@ class Visit:
         file = waiting.value
         return file.suggested_filename, Path(file.path()).read_text(encoding="utf-8")
 
-    def violations(self, **options: Any) -> list[str]:
-        """Serious violations of accessibility rules; needs bypass_csp, as the page's policy blocks axe."""
+    def violations(self, impacts: str = "serious critical", **options: Any) -> list[str]:
+        """Violations of accessibility rules; needs bypass_csp, as the page's policy blocks axe."""
         axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
         rules = axe.run(self.page, options=options or None).response["violations"]
-        return [rule["id"] for rule in rules if rule["impact"] in ("serious", "critical")]
+        return [rule["id"] for rule in rules if rule["impact"] in impacts]
 
 
 @pytest.fixture
@@ -299,6 +301,63 @@ def test_a_page_without_a_script(browser: Any, tmp_path: Path) -> None:
     assert opened.violations() == []
     assert opened.messages == []
     opened.context.close()
+
+
+def test_the_page_of_judges(browser: Any, tmp_path: Path) -> None:
+    """Judges on a page of their own and in a report: every part, hostile texts, phones, accessibility."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=200)
+    columns = {f"human{i}": seen(rng, truth, 3, 0.8) for i in range(4)}
+    columns |= {"gpt-a": seen(rng, truth, 3, 0.95), f"gpt-b {NASTY}": rng.integers(3, size=200)}
+    for name, column in columns.items():
+        column[150 * ("human" in name) or 200 :] = -1  # humans label 150 items
+    labels = table(columns)
+    texts = [NASTY if m % 2 else "=1+1" for m in range(200)]
+    kinds = ["llm" if "gpt" in str(name) else "human" for name in labels.annotators]
+    people = {"annotator": labels.annotators, "kind": kinds}
+    labels = labels.with_tables(items={"item": labels.items, "text": texts}, annotators=people)
+    report = ds.judge_report(labels)
+    write_judge_page(report, tmp_path / "judges.html", NASTY, "dissensus judges votes.csv")
+    visit = Visit(browser, tmp_path / "judges.html", bypass_csp=True)
+    titles = ["Judges", "Agreement", "Confusion", "Likely errors", "Joint errors", "Biases"]
+    titles += ["Corrected rates", "Tests"]
+    assert visit.page.locator("main > section > h2").all_inner_texts() == titles
+    assert visit.page.locator("#sections a").all_inner_texts() == titles
+    assert visit.column("judges-table", 2) == ["✓ replaces", "✕ no"]
+    rows = report.rows()
+    for row, kappa in zip(rows, visit.column("judges-table", 4), strict=True):
+        assert kappa == f"{row['kappa']:.2f} {row['kappa_low']:.2f} to {row['kappa_high']:.2f}"
+    axis = visit.column("judges-axis", 1)
+    assert len(axis) == 6
+    values = [float(text.split()[0]) for text in visit.column("judges-axis", 3)]
+    assert values == sorted(values, reverse=True)
+    # confusion of the judge that is chosen, and errors with their texts
+    first = visit.page.locator("#judges-confusion td").first.inner_text()
+    visit.page.select_option("#confusion-judge", index=1)
+    assert visit.page.locator("#judges-confusion td").first.inner_text() != first
+    visit.page.select_option("#errors-judge", index=1)
+    assert visit.page.locator("#errors blockquote p").first.inner_text() in (NASTY, "=1+1")
+    assert visit.page.evaluate("window.hacked") is None
+    assert visit.violations("minor moderate serious critical") == []
+    visit.page.emulate_media(color_scheme="dark")
+    assert visit.violations(runOnly=["color-contrast"]) == []
+    assert visit.messages == []
+    visit.context.close()
+    phone = Visit(browser, tmp_path / "judges.html", width=400, has_touch=True)
+    assert phone.page.evaluate("document.documentElement.scrollWidth") <= 400
+    phone.context.close()
+    # the same parts in the report of a run, where the items have a table
+    ds.write_report(labels, ds.FMM(3).fit(labels), tmp_path / "page.html", held_out=[])
+    visit = Visit(browser, tmp_path / "page.html", bypass_csp=True)
+    for summary in visit.page.locator("#judges > details > summary").all():
+        summary.click()
+    assert visit.page.locator("#judges > details > summary").all_inner_texts() == titles[1:]
+    assert visit.column("judges-table", 2) == ["✓ replaces", "✕ no"]
+    visit.page.locator("#judges blockquote a").first.click()
+    assert visit.page.locator("#items-table tr.open").count() == 1
+    assert visit.violations() == []
+    assert visit.messages == []
+    visit.context.close()
 
 
 # ---- size ---------------------------------------------------------------------------------------------

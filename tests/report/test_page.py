@@ -220,12 +220,17 @@ def test_judges_named_in_the_table_have_a_section(tmp_path: Path) -> None:
     model = ds.FMM(4).fit(labels)
     kinds = ["llm" if str(name).startswith("judge") else "human" for name in labels.annotators]
     with_kinds = labels.with_tables(annotators={"annotator": labels.annotators, "kind": kinds})
-    for anonymise, names in ((False, "judge{}"), (True, "judge {}")):
-        judges = written(with_kinds, model, path, held_out=[], anonymise=anonymise)["judges"]
-        assert judges["names"] == [names.format(i + anonymise) for i in range(5)]
+    for anonymise in (False, True):
+        content = written(with_kinds, model, path, held_out=[], anonymise=anonymise)
+        judges = content["judges"]
+        names = [row["judge"] for row in judges["judges"]]
+        assert (names == [f"judge{i}" for i in range(5)]) is not anonymise
+        # the same names as in the table of annotators
+        assert {row[0] for row in judges["axis"]} <= set(content["annotators"]["id"])
+    assert "judge0" not in path.read_text(encoding="utf-8")
     report = ds.judge_report(with_kinds)
     rates = [row["winning_rate"] for row in report.rows()]
-    assert [row["winning_rate"] for row in judges["rows"]] == rates
+    assert [row["winning_rate"] for row in judges["judges"]] == rates
     assert report.panel is not None
     assert f"{report.panel.effective_votes:.1f} independent votes" in judges["panel"]["says"]
     assert written(labels, model, path, held_out=[])["judges"] is None

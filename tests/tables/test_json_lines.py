@@ -70,6 +70,17 @@ def test_values_cut_anywhere() -> None:
     assert stream.line == text.count("\n") + 1
 
 
+@pytest.mark.parametrize("text", ['{"a": [1, 2], "b": 34}', '{"a": 1}\n', "[1, 23]", "[1, 23]  ", "[4.5]"])
+def test_number_near_the_end_of_the_text(text: str) -> None:
+    """A number may continue in text that is not read yet; here there is none."""
+    stream, expected = JsonStream(io.StringIO(text), "t"), json.loads(text)
+    if text.startswith("{"):
+        assert {key: stream.value() for key in stream.members()} == expected
+    else:
+        assert list(stream.elements()) == expected
+    assert stream.peek() == ""
+
+
 def test_broken_value_stops_reading() -> None:
     text = io.StringIO('{"a": [1, 2,, 3]}' + " " * 10_000_000)
     with pytest.raises(DataError, match="line 1"):

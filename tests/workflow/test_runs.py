@@ -18,7 +18,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.workflow.refine import fit
 from dissensus.workflow.runs import annotator_table, share_right, unseen_labels, write_run
-from tests.helpers.cli import run
+from tests.helpers.cli import run, write_simulation
 
 COMMANDS: dict[str, list[Any]] = {
     "default": ["fit"],
@@ -68,7 +68,7 @@ def test_the_summary_lists_the_files(tmp_path: Path) -> None:
 def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of simulated labels."""
     directory = tmp_path_factory.mktemp("data") / "crowd"
-    run("simulate", "--n-items", 40, "--n-annotators", 20, "-k", 3, "-l", 2, "--seed", 4, "-o", directory)
+    write_simulation(directory, 40, 20, n_item_clusters=3, n_annotator_clusters=2, seed=4)
     return directory / "annotations.csv"
 
 

@@ -23,6 +23,11 @@ MODEL_NAMES = re.compile(
 )
 
 
+# names of one developer's models, by the name that stands for them
+FAMILIES = {"chatgpt": "gpt", "o1": "gpt", "o3": "gpt", "o4": "gpt", "mixtral": "mistral"}
+FAMILIES |= dict.fromkeys(("gemma", "palm", "bard"), "gemini")
+
+
 def find_judges(annotations: Annotations, judges: Any = None) -> tuple[Mask, str]:
     """Return (annotators,): True for a judge; and how the judges were identified, as text.
 
@@ -89,6 +94,12 @@ def are_models(annotations: Annotations) -> Mask:
         return _are_model_kinds(annotations, KIND_COLUMN)
     names = annotations.annotators
     return np.array([MODEL_NAMES.search(str(name).casefold()) is not None for name in names])
+
+
+def model_family(name: object) -> str:
+    """Return the family of a language model, such as gpt or claude, by its name; empty if it is unknown."""
+    match = MODEL_NAMES.search(str(name).casefold())
+    return FAMILIES.get(match[2], match[2]) if match else ""
 
 
 def _are_model_kinds(annotations: Annotations, column: str) -> Mask:

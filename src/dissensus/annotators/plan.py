@@ -42,8 +42,8 @@ from dissensus.annotators.verdicts import (
 from dissensus.errors import bad_parameter
 from dissensus.evaluate.group_agreement import AnnotatorAgreement, Votes, annotator_agreement, most_frequent
 from dissensus.labels import as_annotations
-from dissensus.labels.agreement import agreement
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.coefficients import agreement
 from dissensus.labels.display import TableResult
 from dissensus.models import build_model
 from dissensus.models.base import Model
@@ -578,18 +578,19 @@ def plan_labels(
     if budget is not None:
         eligible = (missing > 0) | (target_interval is None)
         more = allocate(np.where(eligible, now, 0.0), n, budget, np.where(eligible, left, 0))
-    alpha = agreement(annotations, interval)
+    alpha = agreement(annotations, "alpha", interval=interval)["alpha"]
     items_for_alpha = None
-    if target_alpha_width is not None and np.isfinite(alpha[2] - alpha[1]):
+    if target_alpha_width is not None and np.isfinite(alpha.high - alpha.low):
         # the width of the interval is proportional to 1 / √items
-        items_for_alpha = int(np.ceil(len(now) * ((alpha[2] - alpha[1]) / target_alpha_width) ** 2))
+        items_for_alpha = int(np.ceil(len(now) * ((alpha.high - alpha.low) / target_alpha_width) ** 2))
     return LabelPlan(
         item=sampled.items_, n_labels=sampled.n_labels_, n_more=more,
         gain=now - after, loss=now, loss_after=now * n / (n + more),
         width=width, width_after=width * np.sqrt((v + 1) / (v + 1 + more)),
         ask=annotators_to_ask(verdicts, people), target=target_interval,
         uniform_loss=float((now * n / (n + more.mean())).mean()),
-        alpha=alpha, items_for_alpha=items_for_alpha, n_by_all=int((left == 0).sum()),
+        alpha=(alpha.value, alpha.low, alpha.high),
+        items_for_alpha=items_for_alpha, n_by_all=int((left == 0).sum()),
         n_out_of_reach=int((missing > left).sum()) if target_interval is not None else 0,
         frame_kind=sampled.frame_kind_,
     )  # fmt: skip

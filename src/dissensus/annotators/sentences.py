@@ -569,21 +569,27 @@ def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None
 
 
 def judges_sentence(names: Sequence[str], rows: Sequence[Mapping[str, Any]], epsilon: float) -> str:
-    """Name the judges that may replace a human."""
-    passed = [quoted(name) for name, row in zip(names, rows, strict=True) if row["passed"]]
-    judges = f"{len(passed) or 'none'} of {count(len(names), 'judge')}"
-    text = f"By the alternative annotator test (ε = {epsilon:g}), {judges} may replace a human annotator"
-    return f"{text}: {listed(passed)}." if passed else f"{text}."
+    """Name the judges that can replace a human, and explain the verdicts."""
+    replacing = [quoted(name) for name, row in zip(names, rows, strict=True) if row["verdict"] == "replaces"]
+    text = f"{len(replacing) or 'None'} of {count(len(names), 'judge')} can replace a human"
+    text = f"{text}: {listed(replacing)}." if replacing else f"{text}."
+    return f"{text} {verdict_sentence(epsilon)}"
+
+
+def verdict_sentence(epsilon: float) -> str:
+    """Explain the three verdicts on judges."""
+    return (
+        f"‘replaces’: at least as good as half of the humans, with a tolerance of ε = {epsilon:g} "
+        "(alternative annotator test), or as the average human if most labels are by humans with fewer than "
+        "30 items; ‘no’: shown to be behind the humans; ‘nearly’: the labels show neither."
+    )
 
 
 def describe_test(epsilon: float, nominal: bool) -> str:
     """Explain the alternative annotator test and the columns of its table."""
     score = "agreement with" if nominal else "root mean squared difference from"
     return (
-        f"Each human is left out in turn and compared with the judge by {score} the remaining humans. The "
-        f"winning rate is the share of humans whom the judge matches or beats, with a bonus ε = {epsilon:g} "
-        "for its lower cost; a judge passes at 0.5. The advantage is the probability that the judge is at "
-        "least as close to the remaining humans as the human left out. The pooled difference (human minus "
-        "judge) uses all labels at once: if it is significantly below ε, the judge may replace the average "
-        "human."
+        f"Each human is left out in turn and compared with the judge by {score} the remaining humans. "
+        f"Winning rate: share of humans whom it matches or beats, with ε = {epsilon:g} for its lower cost. "
+        "Advantage: chance of being as close to the others. Pooled difference: human minus judge."
     )

@@ -29,13 +29,7 @@ COMMAND_GROUPS = {
     "Annotators and language models": {"annotators": "inspection", "judges": "judges"},
     "Deciding and collecting more labels": {"open": "open", "plan": "inspection", "update": "fit"},
     "Importing and exporting": {"import": "files", "export": "files"},
-    "Evaluation and simulation": {
-        "select": "select",
-        "recover": "recover",
-        "score": "recover",
-        "simulate": "simulate",
-        "demo": "simulate",
-    },
+    "Evaluation": {"select": "select", "recover": "recover", "score": "recover", "demo": "demo"},
     "Installation": {"info": "info"},
 }
 COMMANDS = {command: module for group in COMMAND_GROUPS.values() for command, module in group.items()}

@@ -4,6 +4,7 @@
 0     success; also if a result was written and only its description could not be printed
 1     internal error in dissensus (``--debug`` shows the traceback)
 2     invalid input, option or output path; nothing was written
+3     a requirement of ``judges --require`` is not met; the results were written
 130   interrupted with Ctrl-C; nothing was written (a search or a checkpointed fit can be resumed)
 141   standard output was closed before all was printed
 143   terminated (SIGTERM); nothing was written
@@ -35,11 +36,12 @@ from dissensus.cli.terminal import note, say
 from dissensus.errors import DissensusError, DissensusWarning, ParameterError, nearest, spelled, system_words
 from dissensus.progress import printable
 
-SUCCESS, INTERNAL_ERROR, BAD_INPUT = 0, 1, 2
+SUCCESS, INTERNAL_ERROR, BAD_INPUT, UNMET = 0, 1, 2, 3
 
 EXIT_CODES = (
-    "Exit codes: 0 success; 1 internal error; 2 invalid input, option or output path; "
-    "130 interrupted; 141 output closed; 143 terminated. With any code but 0, no result was written."
+    "Exit codes: 0 success; 1 internal error; 2 invalid input, option or output path; 3 a requirement "
+    "(judges --require) is not met; 130 interrupted; 141 output closed; 143 terminated. With any code but "
+    "0 and 3, no result was written."
 )
 # Settings of the library whose option has a different name; in options, "_" becomes "-".
 OPTION_NAMES = {
@@ -51,6 +53,7 @@ OPTION_NAMES = {
     "n_draws": "draws",
     "n_boot": "bootstrap",
     "metrics": "metric",
+    "coefficients": "agreement",
 }
 # Settings of ``read_annotations`` that are options of ``import`` alone.
 IMPORT_SETTINGS = (
@@ -66,6 +69,10 @@ written: ContextVar[bool] = ContextVar("written", default=False)  # whether its 
 
 class StoppedError(Exception):
     """Ctrl-C during a job that can be resumed; the message says how."""
+
+
+class UnmetError(Exception):
+    """A requirement that the results do not meet; the message says by how much."""
 
 
 class CommandGroup(TyperGroup):
@@ -170,6 +177,8 @@ def exit_code(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:
         return _fail(_usage(error), BAD_INPUT)
     except StoppedError as error:
         return _fail(str(error), INTERRUPTED)
+    except UnmetError as error:
+        return _fail(str(error), UNMET)
     except typer.Abort:
         code = INTERRUPTED
     except OSError as error:

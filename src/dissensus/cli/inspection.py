@@ -22,19 +22,30 @@ VERDICT_ORDER = ("spam", "systematic error", "differs", "minority view", "cannot
 @opt.command(
     "dissensus describe votes.csv",
     "dissensus describe ratings.tsv --label-column grade --classes 'low<mid<high'",
+    "dissensus describe votes.csv --agreement ac1,alpha",
 )
-def describe(path: opt.LabelsOrRun, columns: opt.Columns, as_json: opt.Json = False) -> None:
+def describe(
+    path: opt.LabelsOrRun,
+    columns: opt.Columns,
+    agreement: Annotated[str, option("NAMES", "Coefficients, such as ac1,alpha; or all.")] = "",
+    as_json: opt.Json = False,
+) -> None:
     """Summarise labels: counts, classes and agreement."""
-    from dissensus.labels import description
+    from dissensus.labels import coefficients, description
     from dissensus.workflow.runs import open_labels
 
-    summary = description.describe(open_labels(path, columns.read))
+    labels, names = open_labels(path, columns.read), agreement.replace(" ", "").split(",")
+    rows = coefficients.agreement(labels, names).rows() if agreement else []
+    summary = description.describe(labels)
     for remark in summary.notes:
         warn(remark)
     if as_json:
-        show_json(summary.to_dict())
-    else:
-        say(*(line for line in summary.as_text().splitlines() if not line.startswith("note: ")))
+        show_json(summary.to_dict() | ({"coefficients": rows} if rows else {}))
+        return
+    say(*(line for line in summary.as_text().splitlines() if not line.startswith("note: ")))
+    if rows:
+        cells = [list(row.values()) for row in rows]
+        show_table("Agreement, with 95 % intervals over items", list(rows[0]), cells)
 
 
 # ---- annotators ---------------------------------------------------------------------------------------
@@ -194,7 +205,7 @@ def _show_plan(planned: LabelPlan) -> None:
 
 def _write_batch(batch: Any, labels: Any, output: Path, tool: str, question: str, safe_csv: bool) -> None:
     """Write the batch as a table, or as tasks of a labelling tool."""
-    from dissensus.report.items import texts_of
+    from dissensus.labels.features import texts_of
     from dissensus.tables.write import write_tasks
 
     texts = texts_of(labels)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dissensus.annotators.plan import Findings, reason_of
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import text_column
 from dissensus.labels.kinds import membership
-from dissensus.report.items import text_column
 from dissensus.tables.decisions import Answer, Decision
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")

@@ -10,7 +10,6 @@ import importlib
 import zipfile
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from pathlib import Path
@@ -75,11 +74,25 @@ _FORMATS = (
     Format("zooniverse", "Zooniverse classifications (CSV)", "@json_records.read_zooniverse",
            table="classification_id user_name annotations subject_ids"),
     Format("potato", "Potato (folder of JSONL files)", "@json_records.read_potato", "label_annotations id"),
-    Format("inspect", "Inspect evaluation log (JSON)", "@json_records.read_inspect"),
-    Format("langfuse", "Langfuse scores (JSON, JSONL, CSV)", "@json_records.read_langfuse",
-           "@json_records.is_langfuse", "dataType|data_type source|trace_id name"),
-    Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", "@json_records.read_lewidi"),
-    Format("pldl", "pandas split JSON of the label-distribution papers", "@flat.SPLIT_JSON.read"),
+    Format("inspect", "Inspect evaluation log (.eval, JSON)", "@evaluations.INSPECT.read",
+           "status eval samples|plan|results|stats"),
+    Format("promptfoo", "promptfoo results (JSON, JSONL)", "@evaluations.PROMPTFOO.read",
+           "results|testIdx evalId|promptIdx"),
+    Format("deepeval", "DeepEval test run (JSON)", "@evaluations.DEEPEVAL.read",
+           "testCases|conversationalTestCases|testRunData"),
+    Format("lm-eval", "lm-evaluation-harness (JSONL)", "@evaluations.LM_EVAL.read", "doc_id filtered_resps"),
+    Format("langsmith", "LangSmith results or feedback (JSON, JSONL, CSV)", "@evaluations.LANGSMITH.read",
+           "feedback.*|feedback_source example_id|run_id", "feedback.* example_id|execution_time"),
+    Format("phoenix", "Phoenix annotations (JSON, JSONL, CSV)", "@evaluations.PHOENIX.read",
+           "annotator_kind span_id|trace_id|session_id", "annotator_kind annotation_name span_id|trace_id"),
+    Format("braintrust", "Braintrust (JSON, JSONL)", "@evaluations.BRAINTRUST.read", "root_span_id scores"),
+    Format("langfuse", "Langfuse scores (JSON, JSONL, CSV)", "@evaluations.LANGFUSE.read",
+           "dataType|data_type source|trace_id name", "dataType|data_type source|trace_id name"),
+    Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", "@json_records.read_lewidi", "@json_records.is_lewidi"),
+    Format("pldl", "pandas split JSON of the label-distribution papers", "@flat.SPLIT_JSON.read",
+           "@flat.is_split"),
+    Format("mlflow", "MLflow traces or results (JSON, JSONL, CSV)", "@evaluations.MLFLOW.read",
+           "@evaluations.is_mlflow", "*/value trace_id|request_id"),
     Format("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", "@huggingface.read"),
 )
 # fmt: on
@@ -126,13 +139,15 @@ def recognise(path: str | Path) -> str | None:
     path = Path(path)
     try:
         if path.is_dir() or zipfile.is_zipfile(path):
-            from dissensus.importers import doccano, huggingface, json_records
+            from dissensus.importers import doccano, evaluations, huggingface, json_records
             from dissensus.tables.json_lines import records
 
             if any((path / name).is_file() for name in huggingface.MARKERS) or huggingface.files_of(path):
                 return "huggingface"
             if next(path.glob(f"*/{json_records.POTATO_FILE}"), None) is not None:
                 return "potato"
+            if path.is_file() and next(doccano.read_archive(path, evaluations.is_sample), None):
+                return "inspect"
             members = (record for _, source in doccano.members(path) for _, record in records(source))
             return "doccano" if doccano.is_record(next(members, {})) else None
         source = first_bytes(path)
@@ -144,26 +159,10 @@ def recognise(path: str | Path) -> str | None:
 
 
 def _recognise_json(source: Source) -> str | None:
-    """Return the format of a JSON file, by its first key and value or by its first record."""
-    from dissensus.importers import flat, json_records
-    from dissensus.tables.json_lines import JsonStream
+    """Return the format of a JSON file, by its first record or by that of a page of records."""
+    from dissensus.tables.json_lines import first_object
 
-    with source.text("ignore") as text:
-        stream, key, value = JsonStream(text, source.name), "", None
-        with suppress(DataError):
-            key = next(stream.members(), "")
-            value = stream.value()
-    if json_records.is_lewidi(value):
-        return "lewidi"
-    split_columns = {flat.SPLIT_JSON.item, flat.SPLIT_JSON.annotator, "label"}
-    if key == "columns" and isinstance(value, list) and split_columns <= set(map(str, value)):
-        return "pldl"
-    start = bytes(source.raw[:20_000])
-    if key == "version" and all(f'"{word}"'.encode() in start for word in json_records.INSPECT_KEYS):
-        return "inspect"
-    with source.text("ignore") as text:
-        stream = JsonStream(text, source.name)
-        if stream.peek() == "[":
-            stream.take("[")
-        first = stream.value()
-    return _format_of(first if isinstance(first, dict) else {}, "record")
+    record = first_object(source)
+    pages = [record[key] for key in ("data", "events") if isinstance(record.get(key), list)]
+    page = next((page[0] for page in pages if page and isinstance(page[0], dict)), {})
+    return _format_of(record, "record") or _format_of(page, "record")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -19,7 +19,7 @@ from dissensus.tables.columns import first_repeat
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import Source, open_source, read_unzipped, refuse_pipe
 
-_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, ValueError, OSError)
+_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, ValueError, OSError, EOFError)
 _MEMBER_SUFFIXES = {".jsonl", ".json"}
 _NO_ANNOTATORS = (
     "one file for all members does not name the annotators; switch 'Share annotations across all users' off "
@@ -68,14 +68,21 @@ def members(path: Path) -> Iterator[tuple[str, Source]]:
             is_empty = not file.stat().st_size  # of a member without labels
             yield file.stem, Source(str(file), file.suffix, b"") if is_empty else open_source(file)
         return
+    entries = list[str]()
+    for entry, source in read_archive(path, _is_member):
+        entries.append(entry)
+        _refuse_repeated_members(path, entries)
+        yield PurePosixPath(entry).stem, source
+
+
+def read_archive(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Source]]:
+    """Yield the files of a zip archive with a name that is wanted, sorted by name."""
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = sorted(filter(_is_member, archive.namelist()))
-            _refuse_repeated_members(path, entries)
-            for entry in entries:
-                with archive.open(entry) as member:
-                    raw = read_unzipped(entry, cast(BinaryIO, member))
-                yield PurePosixPath(entry).stem, Source(f"{path}/{entry}", ".jsonl", raw)
+            for entry in sorted(filter(is_wanted, archive.namelist())):
+                with archive.open(entry) as file:
+                    raw = read_unzipped(entry, cast(BinaryIO, file))
+                yield entry, Source(f"{path}/{entry}", ".jsonl", raw)
     except _ARCHIVE_ERRORS:
         raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
 

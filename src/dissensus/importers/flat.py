@@ -284,7 +284,8 @@ TOLOKA = Flat(
 # Several choices are written as ``{"choices": ["a", "b"]}``.
 
 
-def _min_records(path: Path) -> Iterator[LocatedRecord]:
+def json_or_table(path: Path) -> Iterator[LocatedRecord]:
+    """Yield the records of JSON, or the rows of a delimited table."""
     source = open_source(path)
     return records(source) if source.start[:1] in (b"[", b"{") else rows(source)
 
@@ -297,21 +298,27 @@ LABEL_STUDIO_MIN = Flat(
         _by_column(names, "", lambda cell: cell_labels(cell, '{"', "[")),
         likely_questions(first, item, names),
     ),
-    records=_min_records,
+    records=json_or_table,
 )
 
 
 # ---- pandas "split" JSON ------------------------------------------------------------------------------
 
 
-def _split_records(path: Path) -> Iterator[LocatedRecord]:
+def is_split(record: Record) -> bool:
+    """Return True for the object of a table with the columns of the label-distribution papers."""
+    columns = record.get("columns")
+    return isinstance(columns, list) and {"message_id", "worker_id", "label"} <= set(map(str, columns))
+
+
+def split_records(path: Path) -> Iterator[LocatedRecord]:
     """Yield the rows of a table that pandas wrote with ``orient="split"``."""
     source = open_source(path)
-    columns = next((stream.value() for stream in _at_member(source, "columns")), None)
+    columns = next((stream.value() for stream in at_member(source, "columns")), None)
     if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
         remedy = "write it with pandas' to_json(orient='split')"
         raise DataError(f"{source.name}: has no list of 'columns'; {remedy}")
-    values = (row for stream in _at_member(source, "data") for row in stream.elements())
+    values = (row for stream in at_member(source, "data") for row in stream.elements())
     for number, row in enumerate(values, start=1):
         if not isinstance(row, list) or len(row) != len(columns):
             remedy = "export it again"
@@ -319,18 +326,26 @@ def _split_records(path: Path) -> Iterator[LocatedRecord]:
         yield f"record {number}", dict(zip(columns, row, strict=True))
 
 
-def _at_member(source: Source, member: str) -> Iterator[JsonStream]:
-    """Yield the file's stream at the value of one key; other values are skipped, arrays by element."""
+def at_member(source: Source, *path: str) -> Iterator[JsonStream]:
+    """Yield the file's stream at the value of a path of keys; others are skipped, arrays by element."""
     with source.text() as text:
         stream = JsonStream(text, source.name)
-        for key in stream.members():
-            if key == member:
-                yield stream
-            elif stream.peek() != "[":
-                stream.value()
-            else:
-                for _ in stream.elements():
-                    pass
+        yield from _at_path(stream, path)
+        if stream.peek():
+            raise stream.broken("text after the end of the object")
+
+
+def _at_path(stream: JsonStream, path: Sequence[str]) -> Iterator[JsonStream]:
+    for key in stream.members():
+        if key == path[0] and len(path) > 1 and stream.peek() == "{":
+            yield from _at_path(stream, path[1:])
+        elif key == path[0]:
+            yield stream
+        elif stream.peek() != "[":
+            stream.value()
+        else:
+            for _ in stream.elements():
+                pass
 
 
 SPLIT_JSON = Flat(
@@ -341,5 +356,5 @@ SPLIT_JSON = Flat(
         _by_column(names, "", cell_labels),
         [name for name in names if name == "label"],
     ),
-    records=_split_records,
+    records=split_records,
 )

@@ -1,4 +1,4 @@
-"""Exports of JSON records: Prodigy, Potato, Ground Truth, Inspect, Langfuse, Zooniverse and LeWiDi.
+"""Exports of JSON records: Prodigy, Potato, Ground Truth, Zooniverse and LeWiDi.
 
 Prodigy: a choice task lists the chosen options in ``accept``. A binary task shows one ``label`` to accept or
 reject: the label is the question and the answer (accept or reject) is the class.
@@ -11,18 +11,12 @@ SageMaker Ground Truth: the output manifest of a custom labelling job. Under the
 ``annotationsFromAllWorkers``; each worker's answer is JSON inside a string. The manifests of built-in jobs
 hold only the consolidated label and are refused.
 
-Inspect: every scorer of a log is an annotator; an item is a sample, and each epoch of it is an item.
-
-Langfuse (also as CSV): an item is a trace (or the observation within it); the score's name is the question.
-The annotator is the person (``authorUserId``), or else the source with the name of its evaluator.
-
 Zooniverse: the answers to all tasks (``T0`` …) are JSON in one column of a table. LeWiDi (2023 and 2025): one
 object, keyed by item.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +33,7 @@ from dissensus.importers.gather import (
 )
 from dissensus.tables.delimited import rows
 from dissensus.tables.json_lines import JsonStream, records
-from dissensus.tables.source import first_bytes, open_source
+from dissensus.tables.source import open_source
 
 # ---- Prodigy ------------------------------------------------------------------------------------------
 
@@ -144,76 +138,6 @@ def _read_job(location: str, item: int, job: Record, prefix: str, gather: Gather
             gather.label(location, item, annotation.get("workerId"), labels)
 
 
-# ---- Inspect ------------------------------------------------------------------------------------------
-
-INSPECT_KEYS = ("version", "status", "eval", "task", "model")  # at the start of a log in JSON
-
-
-def read_inspect(path: Path, gather: Gatherer) -> None:
-    """Read the scores of every sample."""
-    _, log = next(iter(records(open_source(path))), ("", {}))
-    samples = log.get("samples")
-    if not isinstance(samples, list) or not all(isinstance(sample, Mapping) for sample in samples):
-        raise DataError(f"{path}: the log has no samples; write it again with log_samples")
-    gather.set_columns(item="id", annotator="name of the scorer")
-    has_epochs = any(sample.get("epoch", 1) != 1 for sample in samples)
-    for number, sample in enumerate(samples, 1):
-        location, name = f"sample {number}", as_id(sample.get("id"))
-        text = {"text": sample["input"]} if isinstance(sample.get("input"), str) else {}
-        name = f"{name} #{sample.get('epoch')}" if has_epochs and name else name
-        item = gather.item(location, name, **text)
-        scores = sample.get("scores")
-        if not scores:
-            gather.skip("samples without a score")
-            continue
-        for scorer, score in scores.items():
-            value = score.get("value") if isinstance(score, Mapping) else score
-            gather.answer(location, item, "score", scorer, value)
-
-
-# ---- Langfuse -----------------------------------------------------------------------------------------
-
-
-def is_langfuse(record: Record) -> bool:
-    """Return True for a score, as the API or the blob storage writes it, or a page of scores."""
-    page = record.get("data")
-    if isinstance(page, list) and page and isinstance(page[0], Mapping):
-        record = page[0]
-    return {"dataType", "source", "name"} <= set(record) or {"data_type", "trace_id", "name"} <= set(record)
-
-
-def read_langfuse(path: Path, gather: Gatherer) -> None:
-    """Read the scores of one name."""
-    gather.set_columns(item="traceId", annotator="authorUserId or source")
-    for location, record in _scores(path):
-        # Keys may be written as in the API (traceId) or as in tables (trace_id).
-        score = {re.sub(r"_([a-z])", lambda match: match[1].upper(), key): record[key] for key in record}
-        score |= record
-        question = as_id(score.get("name"))
-        trace = as_id(score.get("traceId")) or as_id(score.get("sessionId"))
-        if question is None or not gather.is_requested(question):
-            continue
-        observation = as_id(score.get("observationId"))
-        item = gather.item(location, f"{trace} {observation}" if trace and observation else trace)
-        person, source = as_id(score.get("authorUserId")), as_id(score.get("source"))
-        evaluator = as_id(score.get("configId")) or as_id(score.get("author"))
-        annotator = person or (f"{source} {evaluator}" if source and evaluator else source)
-        value = score.get("stringValue")
-        value = score.get("value") if value in (None, "") else value
-        gather.answer(location, item, question, annotator, value)
-
-
-def _scores(path: Path) -> Iterator[tuple[str, Record]]:
-    if first_bytes(path).start[:1] not in (b"{", b"["):
-        yield from rows(open_source(path))
-        return
-    for location, record in records(open_source(path)):
-        page = record.get("data")
-        for score in page if isinstance(page, list) else [record]:
-            if isinstance(score, Mapping):
-                yield location, score
-
-
 # ---- Zooniverse ---------------------------------------------------------------------------------------
 
 
@@ -236,8 +160,9 @@ def read_zooniverse(path: Path, gather: Gatherer) -> None:
 # ---- LeWiDi -------------------------------------------------------------------------------------------
 
 
-def is_lewidi(entry: Any) -> bool:
-    """Return True for the value of an item's key."""
+def is_lewidi(record: Record) -> bool:
+    """Return True for an object keyed by item."""
+    entry = next(iter(record.values()), None)
     return isinstance(entry, dict) and "annotations" in entry and "annotators" in entry
 
 
@@ -248,7 +173,7 @@ def read_lewidi(path: Path, gather: Gatherer) -> None:
         for key in stream.members():
             entry = stream.value()
             location = f"item {key!r}"
-            if not is_lewidi(entry):
+            if not is_lewidi({key: entry}):
                 remedy = "use the file as published"
                 raise gather.error(location, f"has no 'annotations' and 'annotators'; {remedy}")
             columns = {name: entry[name] for name in ("split", "lang") if name in entry}

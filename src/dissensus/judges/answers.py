@@ -49,6 +49,11 @@ class JudgeAnswers:
         """Codes of the judges."""
         return np.flatnonzero(self.is_judge)
 
+    @property
+    def names(self) -> list[str]:
+        """Ids of the judges."""
+        return [str(name) for name in self.annotations.annotators[self.is_judge]]
+
     @cached_property
     def human_rows(self) -> Indices:
         """Rows of answers given by humans."""

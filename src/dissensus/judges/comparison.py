@@ -13,6 +13,12 @@ A human needs 30 items for this test. For many humans with few items each there 
 part of the paper: the mean of H − W over all labels of humans, its variance clustered by human and by item.
 It concerns the average human, whereas the published test concerns at least half of the humans.
 
+**The verdict** unites the two. The published test decides if humans with 30 items gave at least half of the
+labels; if not, the pooled test decides, with at least 30 items. A judge *replaces* a human if this test is
+passed. The answer is *no* if the judge is shown to be behind: the mean of H − W over these labels is above 0
+(one-sided t-test at 5 %; clustered by item if the published test decides, which is about these humans, and
+two-way if not). It is *nearly* if the labels show neither.
+
 **The difference** is from the human population, that is, from every human's answer and not the majority's.
 With s_mp the share of the item's humans who answer p,
 
@@ -30,6 +36,7 @@ the share of the other humans who differ from a human.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
-from dissensus.evaluate.group_agreement import largest_bias
+from dissensus.evaluate.group_agreement import largest_bias, most_frequent
 from dissensus.judges.answers import JudgeAnswers
 from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, Indices, Mask, row_shares
@@ -48,6 +55,7 @@ PASSING_RATE = 0.5  # winning rate at which a judge passes
 POWER = 0.8  # of the test, for the number of labels needed
 Z = float(ndtri(0.975))
 MIN_CONFUSION_ITEMS = 10  # effective number of items of a share with an interval
+MIN_COPIED_ITEMS, MIN_COPIED_SHARE = 10, 0.9  # items where one human is alone; share with the same answer
 SPLIT_SHARE = 2 / 3  # share of the top answer below which humans are split
 
 
@@ -69,6 +77,39 @@ class Replacement:
     pooled_p: float
     freedom: int  # degrees of freedom of the pooled test
     labels_needed: float  # further labels needed to pass: 0 if it passed, ∞ if they would not help
+    n_items: int  # items compared
+    by_humans: bool  # the published test decides, and not the pooled one
+    behind_p: float  # of the test that the judge is not behind
+
+    @property
+    def verdict(self) -> str:
+        """``replaces``, ``nearly`` or ``no``; empty if fewer than 30 items were compared."""
+        if self.n_items < MIN_ITEMS:
+            return ""
+        if self.passed if self.by_humans else self.pooled_passed:
+            return "replaces"
+        return "no" if self.behind_p < FALSE_DISCOVERY_RATE else "nearly"
+
+    @property
+    def as_good_as(self) -> str:
+        """Number of humans than whom the judge is at least as good, or the average human."""
+        if self.by_humans:
+            return f"{self.winning_rate * len(self.humans):.0f} of {len(self.humans)} humans"
+        return "the average human" if self.verdict == "replaces" else "–"
+
+    @property
+    def settled_by(self) -> str:
+        """Further labels that would let the judge pass, as text."""
+        if not self.verdict:
+            return f"only {self.n_items} of the {MIN_ITEMS} items for a verdict have labels of two humans"
+        if self.verdict == "replaces":
+            return "no further labels are needed"
+        if math.isinf(self.labels_needed):
+            return "more labels would not help: it is behind the humans by more than the tolerance"
+        number = "a few" if self.labels_needed < 10 else f"about {self.labels_needed:,.0f}"
+        if self.verdict == "nearly":
+            return f"{number} more labels of humans would show that it replaces one, if this remains"
+        return f"it is behind; {number} more labels of humans could show that this is within the tolerance"
 
     @property
     def passed(self) -> bool:
@@ -101,14 +142,23 @@ def replacement_test(answers: JudgeAnswers, judge: int, epsilon: float) -> Repla
     winning_rate = float(benjamini_yekutieli(p_values).mean()) if len(tested) else math.nan
     win_shares = np.bincount(human, judge_wins, minlength=len(n))[tested] / n[tested]
     advantage = float(win_shares.mean()) if len(tested) else math.nan
-    n_left_out = int(((n > 0) & (n < MIN_ITEMS)).sum())
-    passed = winning_rate >= PASSING_RATE
-    needed = 0.0 if passed else labels_needed(means, deviations, n[tested], epsilon)
     error, freedom = clustered_error(difference, human, item)
     mean = float(difference.mean()) if len(difference) else math.nan
     p = float(t_test_below(mean, error, freedom, epsilon))
-    published = judge, winning_rate, advantage, tested, p_values, n_left_out
-    return Replacement(*published, mean, error, p, freedom, needed)
+    by_humans = bool(len(tested) > 0 and 2 * n[tested].sum() >= len(human))
+    sample = np.array([mean]), error * np.sqrt([len(human)]), np.array([len(human)])
+    rows, clusters = n[human] >= 0, human
+    if by_humans:  # about these humans: every row is a cluster, so that only items are random
+        rows, clusters = n[human] >= MIN_ITEMS, np.arange(len(human), dtype=human.dtype)
+        sample = means, deviations, n[tested]
+    decided = winning_rate >= PASSING_RATE if by_humans else p < FALSE_DISCOVERY_RATE
+    needed = 0.0 if decided else labels_needed(*sample, epsilon)
+    behind = clustered_error(difference[rows], clusters[rows], item[rows])
+    behind_p = float(1 - t_test_below(difference[rows].mean() if len(human) else math.nan, *behind, 0.0))
+    return Replacement(
+        judge, winning_rate, advantage, tested, p_values, int(((n > 0) & (n < MIN_ITEMS)).sum()),
+        mean, error, p, freedom, needed, len(np.unique(item)), by_humans, behind_p,
+    )  # fmt: skip
 
 
 def win_indicators(answers: JudgeAnswers, judge: int) -> tuple[Codes, Codes, Mask, Mask]:
@@ -183,7 +233,7 @@ def labels_needed(means: Array, deviations: Array, n: NDArray[np.int64], epsilon
     ∞ if the judge is behind too many humans for more labels to help.
     """
     m = len(means)
-    if not m:
+    if not m or np.isnan(means).any():
         return math.nan
     k = math.ceil(PASSING_RATE * m)
     level = FALSE_DISCOVERY_RATE * k / (m * sum(1 / i for i in range(1, m + 1)))
@@ -192,6 +242,28 @@ def labels_needed(means: Array, deviations: Array, n: NDArray[np.int64], epsilon
     sizes = ((ndtri(1 - level) + ndtri(POWER)) * deviations[ahead] / (epsilon - means[ahead])) ** 2
     missing = np.sort(np.maximum(np.ceil(sizes) - n[ahead], 0.0))
     return float(missing[:k].sum()) if len(missing) >= k else math.inf
+
+
+def cautions(answers: JudgeAnswers, judge: int) -> Iterator[str]:
+    """Yield remarks on a judge that seems to copy a human, and on who is right where gold labels tell."""
+    names, counts = answers.annotations.annotators, answers.human_counts
+    rows, machine = answers.human_rows, answers.answers_of(judge)
+    item, label, human = answers.item[rows], answers.label[rows], answers.annotator[rows]
+    # a copy gives the human's answer also where no other human of the item does; a good judge rarely does
+    alone = (counts[item, label] == 1) & (counts[item].sum(axis=1) > 1) & (machine[item] >= 0)
+    n = np.bincount(human[alone], minlength=len(names))
+    same = np.bincount(human[alone & (machine[item] == label)], minlength=len(names))
+    for h in np.flatnonzero((n >= MIN_COPIED_ITEMS) & (same >= MIN_COPIED_SHARE * n)):
+        where = f"on {same[h]} of the {n[h]} items where no other human does"
+        remedy = "if one of them has seen the other's labels, leave it out"
+        yield f"{names[judge]} gives {names[h]}'s answer {where}: {remedy}"
+    if answers.annotations.gold is not None:
+        gold, most = answers.annotations.gold, most_frequent(counts)
+        apart = (machine >= 0) & (most >= 0) & (gold >= 0) & (machine != most)
+        right, theirs = (int((apart & (gold == x)).sum()) for x in (machine, most))
+        if right > theirs:
+            where = f"on the {apart.sum()} items where it differs from the most frequent answer of the humans"
+            yield f"{names[judge]} has the gold label on {right}, and they on {theirs}, {where}"
 
 
 # ---- difference from humans ---------------------------------------------------------------------------
@@ -209,13 +281,14 @@ class Difference:
     meaning: Array  # (P, P): P(a human answers p | judge answers a)
     meaning_error: Array
     among_humans: Array  # (P, P): P(another human answers a | a human answers p)
+    agreement: float  # share of an item's humans who give the judge's answer
     disagreement: float  # share of humans who differ from the judge, over items with at least two humans
     human_disagreement: float  # share of other humans who differ from a human
     excess: float  # difference of the two
     excess_error: float
     bias_of: str  # class whose share differs most from the humans'; empty for ordered answers
     bias: float  # share of that class (ordered answers: mean value) minus that of the humans
-    bias_error: float  # half-width of its 95 % interval over items
+    bias_error: float  # half-width of its 95 % interval over items, simultaneous for all classes
 
 
 def judge_difference(answers: JudgeAnswers, judge: int) -> Difference:
@@ -233,6 +306,7 @@ def judge_difference(answers: JudgeAnswers, judge: int) -> Difference:
     pairs = scaled.T @ counts - np.diag(scaled.sum(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
         among_humans = pairs / pairs.sum(axis=1, keepdims=True)
+    agreement = float((shares * x).sum() / len(items)) if len(items) else math.nan
     rates = (math.nan,) * 4
     if len(shared) >= 2:
         from_judge = 1 - counts[np.arange(len(shared)), answer[shared]] / n
@@ -242,7 +316,7 @@ def judge_difference(answers: JudgeAnswers, judge: int) -> Difference:
         rates = float(from_judge.mean()), float(from_human.mean()), float(excess.mean()), error
     return Difference(
         judge, items, answer[items], confusion, confusion_error, meaning.T, meaning_error.T,
-        among_humans, *rates, *_judge_bias(answers, x - shares),
+        among_humans, agreement, *rates, *_judge_bias(answers, x - shares),
     )  # fmt: skip
 
 
@@ -254,7 +328,9 @@ def _judge_bias(answers: JudgeAnswers, difference: Array) -> tuple[str, float, f
     difference = difference if v is None else (difference @ v)[:, None]
     mean = difference.mean(axis=0)
     most = int(largest_bias(mean))
-    error = Z * float(difference[:, most].std(ddof=1)) / np.sqrt(n) if n > 1 else float("nan")
+    P = difference.shape[1]  # the deviations of two classes are one; of more, Bonferroni's interval
+    z = float(ndtri(1 - 0.025 / (P if P > 2 else 1)))
+    error = z * float(difference[:, most].std(ddof=1)) / np.sqrt(n) if n > 1 else float("nan")
     return str(answers.annotations.classes[most]) if v is None else "", float(mean[most]), error
 
 

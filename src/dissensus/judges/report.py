@@ -9,14 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.annotators import sentences
 from dissensus.annotators.judge_detection import find_judges
 from dissensus.annotators.sentences import count
 from dissensus.judges import comparison
 from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.bias import Bias, judge_biases
 from dissensus.judges.comparison import MIN_ITEMS, Difference, Replacement, Z
+from dissensus.judges.drift import Drift, baseline, drifts, read_baseline
+from dissensus.judges.humans import join_humans
+from dissensus.judges.kappa import Kappa, human_kappa, judge_kappa
 from dissensus.judges.panel import Panel, judge_panel, panel_vote
 from dissensus.judges.rates import LEVEL_RULES, Rate, class_rates
 from dissensus.labels import as_annotations
+from dissensus.labels.agreement import agreement_with_others
 from dissensus.labels.display import TableResult, make_frame
 from dissensus.labels.kinds import LabelType
 from dissensus.models import build_model
@@ -49,6 +55,12 @@ class JudgeReport(TableResult):
         Dependence of the judges; None for a single judge.
     rates
         Shares of the classes, corrected by the human labels.
+    kappas, human_kappas
+        κ of each judge with the humans, and of a human with the others on the items of the judge.
+    biases
+        Biases of the judges by the length of the text, by position and for options of their own family.
+    drifts
+        Changes since an earlier report.
     model
         Model fitted to the humans; None without humans, and for numbers.
     n_items
@@ -64,39 +76,59 @@ class JudgeReport(TableResult):
     differences: list[Difference]
     panel: Panel | None
     rates: list[Rate]
+    kappas: list[Kappa]
+    human_kappas: list[Kappa]
+    biases: list[Bias]
+    drifts: list[Drift]
     model: Model | None
     n_items: int = MAX_WRONG_ITEMS
     notes: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        passed = sum(test.passed for test in self.replacements)
+        passed = sum(test.verdict == "replaces" for test in self.replacements)
         judges, humans = count(len(self.judges), "judge"), count(self.n_humans, "human")
         return f"JudgeReport({judges}, {humans}; {passed} may replace a human)"
 
     @property
     def judges(self) -> list[str]:
         """Ids of the judges."""
-        return [str(self.answers.annotations.annotators[judge]) for judge in self.answers.judges]
+        return self.answers.names
 
     @property
     def n_humans(self) -> int:
         """Number of humans with labels."""
         return len(np.unique(self.answers.annotator[self.answers.human_rows]))
 
+    @property
+    def positive(self) -> str:
+        """Positive class of true-positive rates: the second of two; empty for other numbers of classes."""
+        classes = self.answers.annotations.classes
+        return str(classes[1]) if len(classes) == 2 and self.model is not None else ""
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per judge."""
-        agreement, panel, rows = judge_agreement(self.answers), self.panel, []
+        panel, rows, labels = self.panel, [], self.answers.annotations
+        agreement = agreement_with_others(labels.take_rows(self.answers.is_judge[labels.annotator]))
         for i, (test, difference) in enumerate(zip(self.replacements, self.differences, strict=True)):
-            low, high = test.interval()
             half = Z * difference.excess_error
             row = {"judge": self.judges[i], "n_labels": int((self.answers.annotator == test.judge).sum())}
-            row |= fields_of(test, "winning_rate", "advantage", "passed") | {"n_humans": len(test.humans)}
-            row |= fields_of(test, "n_humans_left_out", "labels_needed", "pooled_difference")
-            row |= {"pooled_low": low, "pooled_high": high} | fields_of(test, "pooled_p", "pooled_passed")
-            row |= fields_of(difference, "disagreement", "human_disagreement", "excess")
+            row |= fields_of(test, "verdict", "as_good_as", "settled_by", "passed", "pooled_passed")
+            for name, kappa in (("kappa", self.kappas[i]), ("human_kappa", self.human_kappas[i])):
+                row |= {name: kappa.value, f"{name}_low": kappa.low, f"{name}_high": kappa.high}
+            for p, name in enumerate(("tnr", "tpr") if self.positive else ()):
+                pair = comparison.confusion_rows(self.answers, difference)[3 * p]  # of a class with itself
+                row |= {name: pair["chance"], f"{name}_low": pair["low"], f"{name}_high": pair["high"]}
+                row[f"human_{name}"] = pair["among_humans"]
+            biases = [bias.in_words() for bias in self.biases if bias.judge == row["judge"] and bias.shown]
+            words = sentences.bias_words(difference.bias_of, difference.bias, difference.bias_error)
+            row |= {"biases": "; ".join(filter(None, [words, *biases])), "n_humans": len(test.humans)}
+            for name, value in (vars(test) | vars(difference)).items():
+                if name != "judge" and isinstance(value, int | float | str):
+                    row[name] = value
+            row |= dict(zip(("pooled_low", "pooled_high"), test.interval(), strict=True))
             row |= {"excess_low": difference.excess - half, "excess_high": difference.excess + half}
-            row |= fields_of(difference, "bias_of", "bias", "bias_error")
-            row |= {"agreement_with_judges": agreement[i], "group": 0, "vote_weight": math.nan}
+            row["agreement_with_judges"] = float(agreement[test.judge])
+            row |= {"group": 0, "vote_weight": math.nan}
             if panel is not None:
                 row["group"] = [i in members for members in panel.groups].index(True) + 1
                 row["vote_weight"] = float(panel.weights[i])
@@ -148,16 +180,19 @@ class JudgeReport(TableResult):
         """Return everything as plain values."""
         panel: dict[str, Any] | None = None
         if self.panel is not None:
-            panel = {"n_judges": len(self.panel.judges)}
+            panel = {"n_judges": len(self.panel.judges), "says": self.panel.in_words(self.judges)}
             panel |= fields_of(self.panel, "n_items", "effective_votes", "low", "high")
             panel["groups"] = [[self.judges[i] for i in group] for group in self.panel.groups]
             panel["correlation"] = self.panel.correlation.tolist()
             panel["weights"] = self.panel.weights.tolist()
-        summary = fields_of(self, "found_by", "epsilon", "n_humans") | {"min_items": MIN_ITEMS}
+        summary = fields_of(self, "found_by", "epsilon", "n_humans", "positive") | {"min_items": MIN_ITEMS}
         summary |= {"label_type": self.answers.annotations.label_type, "notes": list(self.notes)}
         rates, wrong = [rate.as_row() for rate in self.rates], self.wrong_items()
         tables = {"confusion": self.confusion_rows(), "rates": rates, "wrong_items": wrong}
-        return summary | {"judges": self.rows(), "panel": panel} | tables
+        tables["biases"] = [vars(bias) | {"words": bias.in_words()} for bias in self.biases]
+        tables["drifts"] = [vars(drift) | {"words": drift.in_words()} for drift in self.drifts]
+        summary |= {"judges": self.rows(), "panel": panel}
+        return summary | tables | {"baseline": baseline(self.answers)}
 
 
 def judge_report(
@@ -166,10 +201,12 @@ def judge_report(
     epsilon: float = 0.15,
     label_type: LabelType | None = None,
     *,
+    humans: Any = None,
     by: str | None = None,
     model: Model | str | None = None,
     level: float = 0.95,
     n_items: int = MAX_WRONG_ITEMS,
+    since: Any = None,
 ) -> JudgeReport:
     """Compare judges with humans: may one replace a human, how do they differ, how many votes are they worth?
 
@@ -185,6 +222,9 @@ def judge_report(
         for a crowd.
     label_type
         ``"nominal"``, ``"ordinal"`` or ``"numeric"``; None takes that of the labels.
+    humans
+        Labels of humans, joined with ``labels`` by item id. The judges are then all annotators of
+        ``labels``, or those that ``judges`` names. None: ``labels`` has humans and judges.
     by
         A column of the item table; rates are also estimated for each of its values.
     model
@@ -194,9 +234,15 @@ def judge_report(
         Level of the rates' intervals.
     n_items
         Maximum number of items listed for each judge.
+    since
+        An earlier report to compare with: its file (.json) or its ``to_dict()``.
     """
     check_rules("judge_report", JUDGE_RULES, epsilon=epsilon, level=level, n_items=n_items)
+    earlier = None if since is None else read_baseline(since)
     annotations = as_annotations(labels)
+    notes = list[str]()
+    if humans is not None:
+        annotations, judges, notes = join_humans(annotations, as_annotations(humans), judges)
     is_judge, found_by = find_judges(annotations, judges)
     answers = JudgeAnswers.of(annotations, is_judge, label_type)
     # no model without humans, and for numbers, which have no classes
@@ -205,20 +251,25 @@ def judge_report(
         settings = HUMAN_MODEL_SETTINGS if model in (None, HUMAN_MODEL) else {}
         chosen = model if isinstance(model, Model) else build_model(model or HUMAN_MODEL, settings)
         fitted = chosen.fit(answers.humans)
-    notes = []
     if not answers.humans.n_labels:
         notes.append("there are no human labels: only the agreement among judges is reported")
     elif (answers.human_counts.sum(axis=1) < 2).all():
         notes.append("no item has labels of two humans, which the test and the panel need")
     if answers.n_repeats:
         notes.append(f"{answers.n_repeats:,} repeated labels: an annotator's most frequent one counts")
-    codes = [int(judge) for judge in answers.judges]
+    codes, counts = [int(judge) for judge in answers.judges], answers.human_counts
+    for judge in codes:
+        notes += comparison.cautions(answers, judge)
+    tests = [comparison.replacement_test(answers, judge, epsilon) for judge in codes]
     return JudgeReport(
-        answers, found_by, epsilon,
-        [comparison.replacement_test(answers, judge, epsilon) for judge in codes],
+        answers, found_by, epsilon, tests,
         [comparison.judge_difference(answers, judge) for judge in codes],
         judge_panel(answers),
         [rate for judge in codes for rate in class_rates(answers, judge, by, level)],
+        [judge_kappa(answers, answers.answers_of(judge), counts) for judge in codes],
+        [human_kappa(answers, counts[answers.answers_of(judge) >= 0]) for judge in codes],
+        [bias for judge in codes for bias in judge_biases(answers, judge)],
+        [] if earlier is None else list(drifts(answers, earlier)),
         fitted, n_items, notes,
     )  # fmt: skip
 
@@ -226,15 +277,3 @@ def judge_report(
 def fields_of(source: Any, *names: str) -> dict[str, Any]:
     """Return attributes by name."""
     return {name: getattr(source, name) for name in names}
-
-
-def judge_agreement(answers: JudgeAnswers) -> list[float]:
-    """Return, for each judge, the share of the other judges' answers that equal its own."""
-    table = np.column_stack([answers.answers_of(int(judge)) for judge in answers.judges])
-    k, shares = table.shape[1], []
-    for i in range(k):
-        others = [j for j in range(k) if j != i]
-        both = (table[:, [i]] >= 0) & (table[:, others] >= 0)
-        same = both & (table[:, [i]] == table[:, others])
-        shares.append(float(same.sum() / both.sum()) if both.sum() else math.nan)
-    return shares

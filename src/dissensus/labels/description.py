@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from dissensus.errors import setting
 from dissensus.labels import as_annotations
-from dissensus.labels.agreement import agreement, intraclass_correlation, level_of, reading
+from dissensus.labels.agreement import reading
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.coefficients import agreement
 from dissensus.labels.display import TableResult
 from dissensus.labels.vocabulary import quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
 from dissensus.numerics import row_shares
 
 MAX_LISTED_CLASSES = 20
+# α's level of measurement, by the kind of its weights
+LEVELS = {"identity": "nominal", "ordinal": "ordinal", "quadratic": "interval", "masi": "masi"}
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,8 @@ def describe(labels: Any) -> Description:
     n_repeated, n_differing = repeated_pairs(annotations)
     n_parts, largest = connected_parts(annotations) if named else (None, None)
     n_gold, accuracy = _compare_with_gold(annotations)
-    alpha, low, high = agreement(annotations)
+    coefficients = agreement(annotations, ["alpha", "icc1"] if numeric else "alpha")
+    alpha = coefficients["alpha"]
     between, within = pair_agreement(annotations)
     mean_entropy, unanimous = (None, None) if numeric else _entropy_and_unanimity(annotations)
     counts = dict(zip(map(str, annotations.classes), annotations.class_counts.tolist(), strict=True))
@@ -187,15 +191,15 @@ def describe(labels: Any) -> Description:
         labels_per_annotator=Spread.of(annotations.annotator_load) if named else None,
         class_counts={} if numeric else counts,
         mean_entropy=mean_entropy,
-        alpha=alpha,
-        alpha_low=low,
-        alpha_high=high,
-        reading=reading(alpha, low, high),
+        alpha=alpha.value,
+        alpha_low=alpha.low,
+        alpha_high=alpha.high,
+        reading=reading(alpha.value, alpha.low, alpha.high),
         unanimous=unanimous,
         pairwise_agreement=None if numeric else between,
         self_consistency=within if named else None,
-        level=level_of(annotations),
-        numbers=_numbers(annotations) if numeric else None,
+        level=LEVELS[alpha.weights],
+        numbers=_numbers(annotations) | {"icc": coefficients["icc1"].value} if numeric else None,
         n_repeated_pairs=n_repeated,
         n_differing_pairs=n_differing,
         n_parts=n_parts,
@@ -211,8 +215,7 @@ def describe(labels: Any) -> Description:
 def _numbers(annotations: Annotations) -> dict[str, float]:
     values = annotations.values
     spread = {"mean": values.mean(), "sd": values.std(), "min": values.min(), "max": values.max()}
-    icc = intraclass_correlation(annotations.item, values, annotations.n_items)
-    return {name: float(value) for name, value in spread.items()} | {"icc": icc}
+    return {name: float(value) for name, value in spread.items()}
 
 
 def _entropy_and_unanimity(annotations: Annotations) -> tuple[float, float | None]:

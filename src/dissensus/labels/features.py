@@ -25,6 +25,7 @@ from dissensus.labels.vocabulary import Vocabulary, quoted
 Features = NDArray[np.float32]
 
 FEATURES_COLUMN, TEXT_COLUMN = "features", "text"  # columns of an item table
+TEXT_COLUMNS = ("text", "sentence", "content", "comment", "tweet", "document", "title", "question")
 MAX_DENSE_BYTES = 4_000_000_000  # of a sparse matrix converted to an array
 
 
@@ -183,6 +184,21 @@ def as_features(X: Any, model: str | None = None) -> Features:
     if holds_texts(X):
         return check_features(provided("embed")(list(X), model=model), None)
     return check_features(X, None, "X")
+
+
+def text_column(annotations: Annotations) -> str | None:
+    """Return the name of the item table's column of texts: the first that has a usual name."""
+    table = annotations.item_table
+    names = [] if table is None else table.column_names[1:]
+    return next((name for name in TEXT_COLUMNS if name in names), None)
+
+
+def texts_of(annotations: Annotations) -> list[str] | None:
+    """Return the items' texts, if their table has a column of texts."""
+    column = text_column(annotations)
+    if column is None:
+        return None
+    return ["" if text is None else str(text) for text in annotations.item_column(column)]
 
 
 def texts_of_column(X: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Annotators on the page: agreement, consistency and verdicts; judges, if a column names them."""
+"""Annotators on the page: agreement, consistency and verdicts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotators import sentences
-from dissensus.annotators.judge_detection import KIND_COLUMN, are_models
 from dissensus.annotators.plan import Findings
 from dissensus.annotators.pseudonyms import is_pseudonymous
 from dissensus.evaluate.attributes import annotator_attributes
@@ -24,11 +23,6 @@ MAX_PAIR_ANNOTATORS, MIN_PAIR_ITEMS = 60, 3  # annotators in the agreement matri
 MIN_VALUE_ANNOTATORS = 5  # annotators with a value, if ids are hidden
 OTHER = "other"
 MAX_PAGE_LABELS = 400_000  # single labels stored in a page
-MAX_JUDGE_ERRORS = 12  # items listed
-JUDGE_COLUMNS = (
-    "n_labels", "winning_rate", "advantage", "passed", "n_humans", "n_humans_left_out", "labels_needed",
-    "pooled_difference", "pooled_low", "pooled_high", "pooled_passed", "disagreement", "human_disagreement",
-)  # fmt: skip
 
 
 def page_order(annotations: Annotations, anonymise: bool) -> tuple[Indices, list[str]]:
@@ -159,35 +153,3 @@ def column_content(
         content = {"name": name, "values": names, "sides": sides, "words": words}
         columns.append(content | {"explained": explained[name]})
     return columns
-
-
-# ---- judges -------------------------------------------------------------------------------------------
-
-
-def judge_content(annotations: Annotations, anonymise: bool) -> Content | None:
-    """Return the test, the panel and likely errors of the judges; None if the annotator table names none."""
-    table = annotations.annotator_table
-    if table is None or KIND_COLUMN not in table.column_names or not are_models(annotations).any():
-        return None
-    from dissensus.judges.report import judge_report
-
-    report = judge_report(annotations, KIND_COLUMN, n_items=MAX_JUDGE_ERRORS)
-    if not report.n_humans:
-        return None
-    names = [f"judge {i}" for i in range(1, len(report.judges) + 1)] if anonymise else report.judges
-    shown, panel, rows = dict(zip(report.judges, names, strict=True)), report.panel, report.rows()
-    codes = {item: code for code, item in enumerate(annotations.items.tolist())}
-    # answers that the fewest humans would give, each with the judges who gave it
-    wrong: dict[tuple[Any, str], Content] = {}
-    for row in sorted(report.wrong_items(), key=lambda row: row["share_as_judge"]):
-        same = ("answer", "human_answer", "share_as_judge", "n_human_labels")
-        fresh = {"judges": [], "item": codes[row["item"]], **{name: row[name] for name in same}}
-        wrong.setdefault((row["item"], row["answer"]), fresh)["judges"].append(shown[row["judge"]])
-    return {
-        "names": names,
-        "says": sentences.judges_sentence(names, rows, report.epsilon),
-        "terms": sentences.describe_test(report.epsilon, report.answers.values is None),
-        "rows": [{name: row[name] for name in JUDGE_COLUMNS} for row in rows],
-        "panel": panel and {"says": panel.in_words(names), "correlation": panel.correlation.round(3)},
-        "wrong": list(wrong.values())[:MAX_JUDGE_ERRORS],
-    }

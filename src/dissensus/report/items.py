@@ -10,29 +10,12 @@ from numpy.typing import NDArray
 from dissensus.annotators import sentences
 from dissensus.annotators.plan import Findings
 from dissensus.evaluate.group_agreement import most_frequent
-from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array
 from dissensus.report import Content
 from dissensus.report.clusters import Grouping
 from dissensus.report.quality import gold_decides
 
 MAX_EXPLANATIONS = 300  # of labels that are not the most frequent
-TEXT_COLUMNS = ("text", "sentence", "content", "comment", "tweet", "document", "title", "question")
-
-
-def text_column(annotations: Annotations) -> str | None:
-    """Return the name of the item table's column of texts: the first that has a usual name."""
-    table = annotations.item_table
-    names = [] if table is None else table.column_names[1:]
-    return next((name for name in TEXT_COLUMNS if name in names), None)
-
-
-def texts_of(annotations: Annotations) -> list[str] | None:
-    """Return the items' texts, if their table has a column of texts."""
-    column = text_column(annotations)
-    if column is None:
-        return None
-    return ["" if text is None else str(text) for text in annotations.item_column(column)]
 
 
 def item_columns(findings: Findings, shown: Grouping | None, texts: Sequence[str] | None) -> Content:

@@ -29,36 +29,29 @@ from dissensus.annotators.pseudonyms import without_ids, without_words
 from dissensus.annotators.verdicts import AnnotatorVerdicts
 from dissensus.errors import DataError, setting
 from dissensus.evaluate.compare import HeldOut
+from dissensus.judges.report import JudgeReport
 from dissensus.labels import as_annotations
-from dissensus.labels.agreement import coincidences
+from dissensus.labels.agreement import item_groups, pair_sums
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
+from dissensus.labels.features import texts_of
 from dissensus.models import display_name, title_of
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.progress import ShowProgress, shown
 from dissensus.report import Content, quality
-from dissensus.report.annotators import judge_content, page_order, people_content
+from dissensus.report.annotators import page_order, people_content
 from dissensus.report.clusters import cluster_content, grouping_of
-from dissensus.report.items import item_columns, overturned, texts_of
+from dissensus.report.items import item_columns, overturned
+from dissensus.report.judges import judge_page, judges_of_run
 from dissensus.report.summary_cards import changes, steps, summary_cards
 from dissensus.tables.atomic import atomic_path
 from dissensus.tables.columns import guess_note
 from dissensus.tables.results import json_safe
 
-SCRIPTS = (
-    "dom",
-    "base",
-    "table",
-    "text",
-    "items",
-    "annotators",
-    "judges",
-    "clusters",
-    "gold",
-    "fitting",
-    "page",
-)
+SCRIPTS = ("dom", "base", "table", "text", "items", "annotators", "judges", "clusters", "gold", "fitting")
+SCRIPTS += ("page",)
+JUDGE_SCRIPTS = ("dom", "base", "judges", "judge_page")
 
 
 def write_report(
@@ -158,11 +151,18 @@ def write_report(
             "gold": gold,
             "search": quality.search_content(selection),
             "trace": quality.trace_content(model),
-            "judges": judge_content(annotations, anonymise),
+            "judges": judges_of_run(annotations, names),
             **people,
         }
         temporary.write_text(page(content), encoding="utf-8", errors="replace")
     return [str(step["says"]) for step in content["steps"]]
+
+
+def write_judge_page(report: JudgeReport, path: str | Path, title: str, command: str = "") -> None:
+    """Write a comparison of judges with humans as one self-contained HTML page."""
+    content = judge_page(report) | {"title": title, "version": __version__, "command": command}
+    with atomic_path(path) as temporary:
+        temporary.write_text(page(content, JUDGE_SCRIPTS), encoding="utf-8", errors="replace")
 
 
 # ---- content ------------------------------------------------------------------------------------------
@@ -189,19 +189,22 @@ def confused_classes(annotations: Annotations) -> Array | None:
     """Return (classes, classes) pairs of labels of one item by their classes; None for two classes."""
     if annotations.n_classes < 3:
         return None
-    return np.round(coincidences(annotations.counts.T), 3)
+    groups = item_groups(np.diff(annotations.item_pointers), annotations.n_classes**2)
+    pairs = pair_sums(annotations.counts, *groups, by_label=True, table=True)
+    together: Array = pairs.agreed.sum(axis=0).round(3)
+    return together
 
 
 # ---- HTML ---------------------------------------------------------------------------------------------
 
 
-def page(content: Mapping[str, Any]) -> str:
+def page(content: Mapping[str, Any], scripts: Sequence[str] = SCRIPTS) -> str:
     """Fill the template, without the script for static sections."""
     style, script, made = _asset("style.css"), "", f"Made by dissensus {content['version']}"
     if "sections" in content:
         made += f" with <code>{html.escape(content['command'])}</code>" if content["command"] else ""
     else:
-        parts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+        parts = "\n".join(_asset(f"{name}.js") for name in scripts)
         script = f'(() => {{\n"use strict";\n{parts}\n}})();\n'
     optional = re.compile(r"<!-- script -->\n(.*?)<!-- end -->\n", re.DOTALL)
     template = optional.sub(r"\1" if script else "", _asset("template.html"))

@@ -38,17 +38,17 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
     adjudicate = [(f"{findings.adjudicate.sum():,}", "items", "adjudicate", "")]
     agreement = [(alpha, "items", "contested", "")]
     cards = [
-        _card("Agreement (Krippendorff’s α)", agreement, interval + described.reading.capitalize())
+        top_card("Agreement (Krippendorff’s α)", agreement, interval + described.reading.capitalize())
         | {"scale": [described.alpha, low, high] if math.isfinite(low) else None},
-        _card("Items with a clear answer", clear, "One class has two thirds or more of the distribution"),
-        _card("Items to adjudicate", adjudicate, tied),
+        top_card("Items with a clear answer", clear, "One class has two thirds or more of the distribution"),
+        top_card("Items to adjudicate", adjudicate, tied),
     ]
     if findings.votes is not None:
         note = "Those who agree clearly less with the others than two others do on the same items"
         if findings.verdicts is not None:
             note += "; spam and systematic errors"
         check = [(f"{findings.check.sum():,}", "annotators", "check", "")]
-        cards.append(_card("Annotators to talk to first", check, note))
+        cards.append(top_card("Annotators to talk to first", check, note))
     widths = findings.narrowing()
     if widths is not None:
         # mean width of the interval of the label's share, in percentage points
@@ -57,13 +57,13 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
         means = {"now": now, "with one more": after}
         numbers = [(f"{mean:.{digits}f} pp", "items", "more", when) for when, mean in means.items()]
         note = "Mean width of the 90\u00a0% interval of the label’s share, in percentage points"
-        cards.append(_card("Effect of one more label per item", numbers, note))
+        cards.append(top_card("Effect of one more label per item", numbers, note))
     if gold is not None:
         sources = (("raw", "most frequent label"), ("model", "model"))
         right = [(sentences.percent(gold[key][0]), "items", "wrong", name) for key, name in sources]
         difficult = ", on which annotators agree less than on others" * gold["difficult"]
         cards.append(
-            _card("Accuracy on gold labels", right, f"On {sentences.count(gold['n'], 'item')}{difficult}")
+            top_card("Accuracy on gold labels", right, f"On {sentences.count(gold['n'], 'item')}{difficult}")
         )
     return cards
 
@@ -75,7 +75,8 @@ def always_clear(counts: NDArray[Any]) -> bool:
     return bool((3 * np.ceil(n / counts.shape[1]) >= 2 * n).all())
 
 
-def _card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> Content:
+def top_card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> Content:
+    """Return a card; its numbers have a value, the table that they count, its filter, and a note."""
     keys = ("value", "table", "preset", "what")
     return {"title": title, "numbers": [dict(zip(keys, row, strict=True)) for row in numbers], "words": words}
 

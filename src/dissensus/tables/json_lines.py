@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from typing import Any, TextIO
@@ -134,7 +135,8 @@ class JsonStream:
                 raise self.broken("nested too deeply, or a number too long") from None
             # A number may continue in the text not yet read.
             at_end = end > len(self._text) - _MAX_LITERAL
-            if at_end and isinstance(value, int | float) and self._more():
+            if at_end and isinstance(value, int | float) and not self._ended:
+                self._more()
                 continue
             if too_deep(self._text, self._at, end):
                 raise self.broken(f"nested more than {MAX_JSON_DEPTH} deep")
@@ -205,6 +207,23 @@ def records(source: Source, decoder: json.JSONDecoder = PLAIN_DECODER) -> Iterat
                 problem = f"{source.name} {location}: is not a JSON object but {quoted(value)}"
                 raise DataError(f"{problem}; write one object per record")
             yield location, value
+
+
+def first_object(source: Source) -> JsonObject:
+    """Return the first object of an array or of lines, as far as the source has it."""
+    record: JsonObject = {}
+    with source.text("ignore") as text, suppress(DataError):
+        stream = JsonStream(text, source.name)
+        if stream.peek() == "[":
+            stream.take("[")
+        for key in stream.members():
+            record[key] = [] if stream.peek() == "[" else None
+            if record[key] is None:
+                record[key] = stream.value()
+                continue
+            for element in stream.elements():
+                record[key].append(element)
+    return record
 
 
 def _located_values(stream: JsonStream) -> Iterator[tuple[str, Any]]:

@@ -31,3 +31,21 @@ function itemText(i) {
 function runName() {
   return data.run ? shell(data.run) : "RUN";
 }
+
+// Navigation that follows the reading position.
+function navigation() {
+  const links = sections.map(({ id, title }) => h("a", { href: `#${id}` }, title));
+  document.getElementById("sections").append(h("ul", {}, ...links.map((link) => h("li", {}, link))));
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      for (const link of links) {
+        if (link.hash === `#${entry.target.id}`) {
+          link.setAttribute("aria-current", "true");
+          link.closest("ul").scrollLeft = link.offsetLeft - 60;
+        } else link.removeAttribute("aria-current");
+      }
+    }
+  }, { rootMargin: "-20% 0px -70% 0px" });
+  for (const { id } of sections) seen.observe(document.getElementById(id));
+}

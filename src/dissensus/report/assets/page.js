@@ -1,27 +1,10 @@
-// Order of the sections, and navigation that follows the reading position.
+// Order of the sections.
 
 function amounts() {
   const { n_items: n, n_annotators: people_, n_labels: labels } = data.data;
   const by = people_ === null ? "" : ` by ${whole(people_)} annotators`;
   document.getElementById("amounts").textContent =
     `${whole(labels)} labels${by} on ${whole(n)} items, ${P} classes · model: ${data.model}`;
-}
-
-function navigation() {
-  const links = sections.map(({ id, title }) => h("a", { href: `#${id}` }, title));
-  document.getElementById("sections").append(h("ul", {}, ...links.map((link) => h("li", {}, link))));
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      for (const link of links) {
-        if (link.hash === `#${entry.target.id}`) {
-          link.setAttribute("aria-current", "true");
-          link.closest("ul").scrollLeft = link.offsetLeft - 60;
-        } else link.removeAttribute("aria-current");
-      }
-    }
-  }, { rootMargin: "-20% 0px -70% 0px" });
-  for (const { id } of sections) seen.observe(document.getElementById(id));
 }
 
 function sinceTable(id, caption, heads, rows) {

@@ -1,93 +1,29 @@
-"""``dissensus simulate`` and ``demo``: labels drawn from a known distribution.
+"""``dissensus demo``: refine the labels of a simulated crowd (``datasets/comments.py``).
 
-``simulate`` writes a directory with
+The answers of its population are known, but the models see the labels alone: how close does each come?
+The directory ``crowd`` in the output contains
 
 ::
 
     annotations.csv   item, annotator, label
-    population.csv    the population's distribution of each item, with the columns of a run's labels.csv, and
-                      the item's cluster
-    annotators.csv    annotator, n_labels, and the annotator's cluster
-    summary.json      the settings, and Θ, ψ, Ω
-
-The demo refines the labels of another simulated crowd (``datasets/comments.py``). The answers of its
-population are known, but the models see the labels alone: how close does each come?
+    population.csv    the population's distribution of each item, with the columns of a run's labels.csv
+    annotators.csv    annotator, n_labels, in_group, clicks
+    summary.json      command and seed
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options as opt
-from dissensus.cli.app import last_result, option
-from dissensus.cli.terminal import amounts, say, say_report, say_written, show_table
+from dissensus.cli.app import last_result
+from dissensus.cli.terminal import say, say_report, show_table
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
     from dissensus.numerics import Array
     from dissensus.workflow.refine import Refinement
-
-
-@opt.command(
-    "dissensus simulate -o crowd",
-    "dissensus simulate --n-items 2000 --load long-tail -k 8 -l 4 --seed 7 -o crowd",
-)
-def simulate(
-    n_items: Annotated[int, option("M", "Number of items.")] = 500,
-    n_annotators: Annotated[int, option("N", "Number of annotators.")] = 100,
-    n_classes: Annotated[int, option("P", "Number of classes.")] = 4,
-    item_clusters: opt.ItemClusters = 5,
-    annotator_clusters: opt.AnnotatorClusters = 3,
-    labels_per_item: Annotated[int, option("R", "Number of labels per item.")] = 5,
-    load: Annotated[str, option("even|long-tail", "How labels are distributed over annotators.")] = "even",
-    alpha: Annotated[str, option("A[,A…]", "Dirichlet parameter of the label distributions.")] = "0.5",
-    gamma: Annotated[str, option("G[,G…]", "Dirichlet parameter of the item cluster sizes.")] = "5",
-    tau: Annotated[str, option("T[,T…]", "Dirichlet parameter of the annotator cluster sizes.")] = "5",
-    pairs: Annotated[Path | None, option("FILE", "Use the item-annotator pairs of these labels.")] = None,
-    seed: opt.Seed = 0,
-    output: opt.OutputDirectory = None,
-    force: opt.Force = False,
-) -> None:
-    """Simulate labels whose true distribution is known."""
-    from dissensus.labels import simulation
-    from dissensus.tables.results import check_output, output_directory
-
-    directory = output or Path("simulated-crowd")
-    check_output(directory, force)
-    sizes = {"n_items": n_items, "n_annotators": n_annotators, "n_classes": n_classes}
-    clusters = {"n_item_clusters": item_clusters, "n_annotator_clusters": annotator_clusters}
-    priors = {"alpha": alpha, "gamma": gamma, "tau": tau}
-    settings: dict[str, Any] = sizes | clusters | {"labels_per_item": labels_per_item, "load": load}
-    settings |= {name: opt.parse_value(text) for name, text in priors.items()}
-    settings |= {"pairs": None if pairs is None else str(pairs), "seed": seed}
-    drawn = simulation.simulate(**settings)
-    truth = {name: getattr(drawn, name) for name in ("theta", "psi", "omega")}
-    columns = {"items": {"cluster": drawn.item_cluster}, "annotators": {"cluster": drawn.annotator_cluster}}
-    summary = {"command": opt.command_line(), "settings": settings, "truth": truth}
-    with last_result(), output_directory(directory, force) as folder:
-        summary = write_crowd(folder, drawn.annotations, drawn.population, summary, **columns)
-    say(amounts(drawn.annotations))
-    say_written(directory, summary)
-
-
-def write_crowd(
-    folder: Path, labels: Annotations, population: Array, summary: Any, *, annotators: Any, items: Any = {}
-) -> dict[str, Any]:
-    """Write labels, the population's answers and a summary; ``annotators`` and ``items`` are more columns."""
-    from dissensus.labels.vocabulary import arrow_table
-    from dissensus.tables.results import label_columns, label_table, write_csv, write_summary
-
-    top, n_labels = labels.classes[population.argmax(axis=1)], labels.counts.sum(axis=1)
-    truth = label_columns(labels.items, top, labels.classes, population, n_labels) | items
-    people = {"annotator": labels.annotators, "n_labels": labels.annotator_load} | annotators
-    write_csv(label_table(labels), folder / "annotations.csv")
-    write_csv(arrow_table(truth), folder / "population.csv")
-    write_csv(arrow_table(people), folder / "annotators.csv")
-    return write_summary(folder, summary)
-
-
-# ---- the demo -----------------------------------------------------------------------------------------
 
 DEMO_STORY = (
     "{readers} readers call {comments} comments fine, rude or hateful, {each} readers for each comment.",
@@ -134,6 +70,22 @@ def demo(seed: opt.Seed = 0, output: opt.OutputDirectory = None, force: opt.Forc
     say(f"Refined labels: {directory / 'refined' / 'labels.csv'}")
     say(f"The labels and the population's answers: {directory / 'crowd'}")
     say_report(directory / "refined" / "report.html")
+
+
+def write_crowd(
+    folder: Path, labels: Annotations, population: Array, summary: dict[str, Any], *, annotators: Any
+) -> None:
+    """Write labels, the population's answers and a summary; ``annotators`` are more columns of that table."""
+    from dissensus.labels.vocabulary import arrow_table
+    from dissensus.tables.results import label_columns, label_table, write_csv, write_summary
+
+    top, n_labels = labels.classes[population.argmax(axis=1)], labels.counts.sum(axis=1)
+    truth = label_columns(labels.items, top, labels.classes, population, n_labels)
+    people = {"annotator": labels.annotators, "n_labels": labels.annotator_load} | annotators
+    write_csv(label_table(labels), folder / "annotations.csv")
+    write_csv(arrow_table(truth), folder / "population.csv")
+    write_csv(arrow_table(people), folder / "annotators.csv")
+    write_summary(folder, summary)
 
 
 def compare(run: Refinement, population: Array) -> list[list[Any]]:

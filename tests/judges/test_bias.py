@@ -1,0 +1,118 @@
+"""Biases by length, position and family: an independent library, planted effects, false alarms."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.bias import judge_biases, slope
+from experiments.judges import bias_alarms
+from tests.helpers.judge import seen, table
+from tests.helpers.sizes import usually
+
+
+def with_texts(labels, lengths):
+    texts = ["x" * n for n in lengths[labels.items.astype(int)]]
+    return labels.with_tables(items={"item": labels.items, "text": texts})
+
+
+def test_slopes_and_errors_are_those_of_statsmodels():
+    sm = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=60)
+    y = 0.3 * z + rng.normal(size=60) * (1 + z**2)
+    X = np.vander(z, 2)
+    fit = sm.OLS(y, X).fit(cov_type="HC3", use_t=True)
+    bias = slope("gpt", "length", [""], y[:, None], X)
+    assert bias.value == pytest.approx(fit.params[0], rel=1e-10)
+    np.testing.assert_allclose([bias.low, bias.high], fit.conf_int()[0], rtol=1e-10)
+
+
+def ratings(seed, by_length, n=400):
+    """Humans and a judge who rate long texts higher; the judge by ``by_length`` more per doubling."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(20, 2000, size=n)
+    value = np.log2(lengths) / 2 + rng.normal(size=n)
+    columns = {f"h{i}": value + rng.normal(size=n) for i in range(3)}
+    columns["gpt"] = value + by_length * np.log2(lengths) + rng.normal(size=n)
+    columns = {name: np.clip(np.rint(column), 0, 10).astype(int) for name, column in columns.items()}
+    labels = with_texts(table(columns), lengths)
+    return JudgeAnswers.of(labels, labels.annotators == "gpt", "ordinal")
+
+
+def test_a_preference_for_long_texts_beyond_that_of_humans_is_found():
+    (bias,) = judge_biases(ratings(0, 0.3), 0)
+    assert bias.low < 0.3 < bias.high
+    assert bias.in_words().startswith("scale +0.")
+    assert bias.in_words().endswith("per doubling of the text’s length")
+    # what the humans prefer as well is no bias
+    (bias,) = judge_biases(ratings(0, 0.0), 0)
+    assert not bias.shown
+    assert bias.in_words().startswith("length: none shown, ")
+
+
+def battles(seed, left=0.0, own=0.0, n=400):
+    """Comparisons of models; the judge adds ``left`` and ``own`` to the log-odds of the left and its own."""
+    rng = np.random.default_rng(seed)
+    models = np.array(["gpt-4", "gpt-3.5-turbo", "claude-v1", "llama-13b"])
+    strength = np.array([2.0, 1.0, 1.5, -1.0])  # the judge's own family is the best for all
+    pairs = np.array([rng.choice(4, 2, replace=False) for _ in range(n)])
+    family = (pairs < 2).astype(float)
+    columns = {}
+    for name in ("h0", "h1", "h2", "gpt-4o"):
+        odds = strength[pairs[:, 0]] - strength[pairs[:, 1]] + 0.5  # all favour the left side
+        if name == "gpt-4o":
+            odds = odds + left + own * (family[:, 0] - family[:, 1])
+        columns[name] = np.where(
+            rng.random(n) < 0.1, 1, np.where(rng.random(n) < 1 / (1 + np.exp(-odds)), 0, 2)
+        )
+    names = np.repeat(list(columns), n)
+    words = np.array(["left", "tie", "right"])[np.concatenate(list(columns.values()))]
+    items = np.tile([f"q{m:03}" for m in range(n)], 4)
+    labels = ds.Annotations.from_arrays(
+        items, names, words, classes=["left", "tie", "right"], label_type="pairwise"
+    )
+    sides = {"left": models[pairs[:, 0]], "right": models[pairs[:, 1]]}
+    return labels.with_tables(items={"item": [f"q{m:03}" for m in range(n)], **sides})
+
+
+def test_position_and_family_are_compared_with_the_humans():
+    for left, own, expected in ((1.0, 0.0, ["position"]), (0.0, 1.5, ["family"]), (0.0, 0.0, [])):
+        report = ds.judge_report(battles(0, left, own), "gpt-4o")
+        assert [bias.by for bias in report.biases] == ["position", "family"]
+        assert [bias.by for bias in report.biases if bias.shown] == expected
+    assert "gpt options +" in ds.judge_report(battles(0, 0.0, 1.5), "gpt-4o").rows()[0]["biases"]
+    assert "left side +" in ds.judge_report(battles(0, 1.0), "gpt-4o").rows()[0]["biases"]
+
+
+def test_biases_that_the_labels_cannot_show_say_so_in_one_line():
+    few = ds.judge_report(battles(0, n=20), "gpt-4o").biases
+    needed = "needs 30 items with labels of humans, 10 with a difference; there are 20 and "
+    assert [bias.by for bias in few if bias.refused.startswith(needed)] == ["position", "family"]
+    assert few[0].in_words().startswith(f"position: {needed}")
+    labels = table({name: np.arange(60) % 3 for name in ("h0", "h1", "gpt")})
+    assert ds.judge_report(labels, "gpt").biases == []
+    same_length = with_texts(labels, np.full(60, 30))
+    assert "needs" in ds.judge_report(same_length, "gpt").biases[0].refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["length", "pairs"])
+def test_false_alarms_of_judges_drawn_from_the_humans(kind):
+    n = usually(300, verify=1000)
+    if kind == "length":
+        rng = np.random.default_rng(3)
+        truth, lengths = rng.integers(3, size=200), rng.integers(20, 2000, size=200)
+        # humans err more on long texts, and say 0 there
+        columns = {
+            f"h{i}": np.where(rng.random(200) < lengths / 4000, 0, seen(rng, truth, 3, 0.8)) for i in range(4)
+        }
+        labels = with_texts(table(columns | {"gpt": truth}), lengths)
+        judge = "gpt"
+    else:
+        labels, judge = battles(5, 1.0, 1.0, n=150), "gpt-4o"
+    alarms = bias_alarms(labels, judge, n)
+    for by, share in alarms.items():
+        assert share <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / n), by

@@ -1,0 +1,151 @@
+"""Drift since an earlier report: the boundary, false alarms over whole streams, power, and files."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq, minimize_scalar
+
+import dissensus as ds
+from dissensus.errors import DataError
+from dissensus.judges.drift import ALPHA, TIGHTEST, TIGHTEST_RATIO, change_and_reach
+from experiments.judges import drift_alarms
+from tests.helpers.cli import failure, run
+from tests.helpers.judge import seen, table
+from tests.helpers.sizes import usually
+
+
+def test_the_boundary_is_the_normal_mixture_and_narrowest_at_500():
+    before = {"n_items": 800, "mean": 0.7, "variance": 0.21}
+    t = 120
+    total = 84.0
+    change, reach = change_and_reach(before, t, total, total)  # scores of 0 and 1
+    assert change == pytest.approx(0.0)
+    variance = 0.7 * 0.3  # of both together
+    v = variance * (1 / t + 1 / 800)
+
+    def boundary(rho, v):
+        # Robbins 1970: ∫ exp(λx − λ²v/2) dN(λ; 0, 1/ρ) = √(ρ/(v + ρ)) exp(x²/2(v + ρ)) reaches 1/α
+        def log_ratio(x):
+            return math.log(rho / (v + rho)) / 2 + x**2 / (2 * (v + rho)) + math.log(ALPHA)
+
+        return brentq(log_ratio, 0, 9, xtol=1e-14)
+
+    at = variance * (1 / TIGHTEST + 1 / 800)
+    best = minimize_scalar(lambda log: boundary(math.exp(log), at), bounds=(-14, -4), method="bounded").x
+    assert at / math.exp(best) == pytest.approx(TIGHTEST_RATIO, rel=1e-2)
+    assert reach == pytest.approx(boundary(at / TIGHTEST_RATIO, v), rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.5, 0.95])
+@pytest.mark.parametrize("n_before", [200, 2000])
+def test_streams_without_drift_rarely_alarm_at_any_look(share, n_before):
+    n = usually(200, verify=2000)
+    scores = (np.arange(1000) < 1000 * share).astype(float)
+    alarms = drift_alarms(scores, n_before, 5000, n, seed=1)
+    assert alarms <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / n)
+
+
+@pytest.mark.slow
+def test_a_drift_of_ten_points_is_found_within_500_items():
+    n = usually(200, verify=2000)
+    for share, n_before in ((0.8, 500), (0.7, 1000), (0.9, 500)):
+        scores = (np.arange(1000) < 1000 * share).astype(float)
+        assert drift_alarms(scores, n_before, 500, n, seed=2, drift=0.1) >= 0.8 - 2.6 * math.sqrt(0.16 / n)
+
+
+def crowd(seed, start, stop, accuracy, hard=0.0):
+    rng = np.random.default_rng(seed)
+    n = stop - start
+    truth = rng.integers(2, size=n)
+    hardness = np.where(rng.random(n) < hard, 0.3, 0.0)
+    answer = {f"h{i}": np.where(rng.random(n) < 0.9 - hardness, truth, 1 - truth) for i in range(3)}
+    answer["gpt"] = np.where(rng.random(n) < accuracy - hardness, truth, 1 - truth)
+    items = np.tile([f"item{m}" for m in range(start, stop)], 4)
+    return items, np.repeat(list(answer), n), np.concatenate(list(answer.values()))
+
+
+def joined(*parts):
+    return ds.Annotations.from_arrays(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def test_a_judge_that_drifted_is_named_and_harder_items_are_no_drift():
+    before = crowd(0, 0, 500, 0.9)
+    earlier = ds.judge_report(joined(before), "gpt").to_dict()
+    parts = {
+        "same": crowd(1, 500, 1000, 0.9),
+        "worse": crowd(1, 500, 1000, 0.75),
+        "harder": crowd(1, 500, 1000, 0.9, 0.5),
+        "few": crowd(1, 500, 520, 0.5),
+    }
+    labels = {name: joined(before, part) for name, part in parts.items()}
+    later = {name: ds.judge_report(shown, "gpt", since=earlier).drifts[0] for name, shown in labels.items()}
+    assert [name for name, drift in later.items() if drift.drifted] == ["worse"]
+    assert (
+        later["worse"]
+        .in_words()
+        .startswith("gpt: drifted; agreement with humans, less that of two humans, changed by -")
+    )
+    assert later["few"].in_words() == "gpt: 20 new items; a comparison needs 30"
+    # the agreement alone falls by as much with the harder items
+    alone = {name: ds.judge_report(shown, "gpt").rows()[0]["agreement"] for name, shown in labels.items()}
+    assert alone["harder"] < alone["same"] - 0.04
+
+
+def test_repeated_items_and_unknown_judges_are_left_out():
+    earlier = ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt").to_dict()
+    assert ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt", since=earlier).drifts[0].n_items == 0
+    renamed = json.loads(json.dumps(earlier).replace('"gpt"', '"old"'))
+    assert ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt", since=renamed).drifts == []
+    with pytest.raises(DataError, match="not an earlier comparison"):
+        ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt", since={"judges": []})
+
+
+def test_numbers_keep_their_unit_as_the_range_grows():
+    rng = np.random.default_rng(0)
+    value = rng.normal(50, 10, size=300).round(1)
+    columns = {name: (value + rng.normal(size=300)).round(1) for name in ("h0", "h1", "gpt")}
+
+    def labels(n, extreme):
+        parts = {name: column[:n].copy() for name, column in columns.items()}
+        for column in parts.values():
+            column[-1] = extreme
+        items, names = np.tile(np.arange(n), 3), np.repeat(list(parts), n)
+        return ds.Annotations.from_arrays(
+            items, names, np.concatenate(list(parts.values())), label_type="numeric"
+        )
+
+    earlier = ds.judge_report(labels(200, 50.0), "gpt").to_dict()
+    for extreme in (50.0, 500.0):
+        (drift,) = ds.judge_report(labels(300, extreme), "gpt", since=earlier).drifts
+        assert drift.n_items == 100
+        assert not drift.drifted
+        assert abs(drift.change) < 0.01
+
+
+def test_since_and_stable_on_the_command_line(tmp_path):
+    def write(name, *parts):
+        rows = "\n".join(f"{i},{a},{label}" for part in parts for i, a, label in zip(*part, strict=True))
+        path = tmp_path / name
+        path.write_text(f"item,annotator,label\n{rows}\n")
+        return path
+
+    first = write("first.csv", crowd(0, 0, 400, 0.9))
+    run("judges", first, "-o", tmp_path / "first.json")
+    same = write("same.csv", crowd(0, 0, 400, 0.9), crowd(1, 400, 700, 0.9))
+    worse = write("worse.csv", crowd(0, 0, 400, 0.9), crowd(1, 400, 700, 0.6))
+    since = ("--since", tmp_path / "first.json", "--require", "stable")
+    assert "gpt: no drift shown; agreement" in run("judges", same, *since).stdout
+    assert "dissensus: gpt: drifted; agreement with humans" in run("judges", worse, *since, code=3).stderr
+    assert "--since" in failure("judges", same, "--require", "stable")
+    assert "not an earlier comparison" in failure("judges", same, "--since", same)
+
+
+def test_one_human_per_item_is_compared_by_agreement_alone():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=200)
+    labels = table({"h0": seen(rng, truth, 2, 0.9), "gpt": seen(rng, truth, 2, 0.9)})
+    baseline = ds.judge_report(labels, "gpt").to_dict()["baseline"]
+    assert baseline["judges"]["gpt"]["score"] == "agreement"

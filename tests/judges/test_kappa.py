@@ -1,0 +1,111 @@
+"""κ of judges and of humans: independent libraries, enumeration, coverage of the intervals."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+import dissensus as ds
+from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.kappa import human_kappa, human_kappas, judge_kappa
+from experiments.judges import kappa_coverage, split_crowd
+from tests.helpers.judge import seen, table
+from tests.helpers.sizes import usually
+
+
+def answers_of(columns, label_type="nominal"):
+    labels = table(columns)
+    return JudgeAnswers.of(labels, labels.annotators == "gpt", label_type)
+
+
+@pytest.mark.parametrize(
+    ("label_type", "weights"), [("nominal", None), ("ordinal", "quadratic"), ("numeric", "quadratic")]
+)
+def test_kappa_with_one_human_is_that_of_scikit_learn(label_type, weights):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(5, size=90)
+    columns = {"gpt": seen(rng, truth, 5, 0.6), "h": seen(rng, truth, 5, 0.7)}
+    answers = answers_of(columns, label_type)
+    expected = cohen_kappa_score(columns["h"], columns["gpt"], weights=weights)
+    assert judge_kappa(answers, answers.answers_of(0), answers.human_counts).value == pytest.approx(
+        expected, abs=1e-12
+    )
+    # a human with the others is compared in the same way
+    both = answers_of({"h1": columns["gpt"], "h2": columns["h"]}, label_type)
+    assert human_kappas(both, 9)[0][1].value == pytest.approx(expected, abs=1e-12)
+
+
+def direct_kappa(columns, squared):
+    """κ of the judge, and of a human with the others, in loops over items, humans and classes."""
+
+    def distance(a, b):
+        return (a - b) ** 2 if squared else float(a != b)
+
+    humans = [column for name, column in columns.items() if name != "gpt"]
+    items = [[column[m] for column in humans if column[m] >= 0] for m in range(len(columns["gpt"]))]
+    used = [m for m in range(len(items)) if items[m] and columns["gpt"][m] >= 0]
+    observed = np.mean([np.mean([distance(columns["gpt"][m], x) for x in items[m]]) for m in used])
+    chance = np.mean(
+        [[np.mean([distance(columns["gpt"][k], x) for x in items[m]]) for m in used] for k in used]
+    )
+    two = [x for x in items if len(x) > 1]
+    pairs = np.mean(
+        [np.mean([distance(a, b) for i, a in enumerate(x) for j, b in enumerate(x) if i != j]) for x in two]
+    )
+    by_chance = np.mean([[np.mean([distance(a, b) for a in x for b in y]) for x in two] for y in two])
+    return 1 - observed / chance, 1 - pairs / by_chance
+
+
+@pytest.mark.parametrize("label_type", ["nominal", "ordinal"])
+def test_kappa_with_missing_labels_is_that_of_enumeration(label_type):
+    rng = np.random.default_rng(1)
+    truth = rng.integers(4, size=40)
+    columns = {f"h{i}": np.where(rng.random(40) < 0.6, seen(rng, truth, 4, 0.7), -1) for i in range(4)}
+    columns["gpt"] = np.where(rng.random(40) < 0.9, seen(rng, truth, 4, 0.7), -1)
+    answers = answers_of(columns, label_type)
+    judge, human = direct_kappa(columns, label_type == "ordinal")
+    assert judge_kappa(answers, answers.answers_of(0), answers.human_counts).value == pytest.approx(
+        judge, abs=1e-12
+    )
+    assert human_kappa(answers, answers.human_counts).value == pytest.approx(human, abs=1e-12)
+
+
+def test_kappa_of_two_humans_is_fleiss_and_the_majority_exceeds_it():
+    rng = np.random.default_rng(2)
+    truth = rng.integers(3, size=300)
+    columns = {f"h{i}": seen(rng, truth, 3, 0.75) for i in range(5)}
+    humans = table(columns)
+    columns["gpt"] = humans.counts.argmax(axis=1)
+    row = ds.judge_report(table(columns), "gpt").rows()[0]
+    fleiss = pytest.importorskip("statsmodels.stats.inter_rater").fleiss_kappa(humans.counts)
+    assert row["human_kappa"] == pytest.approx(fleiss, abs=1e-12)
+    same = ds.agreement(humans, "fleiss").to_frame().iloc[0]
+    ends = [row["human_kappa_low"], row["human_kappa_high"]]
+    np.testing.assert_allclose(ends, [same.low, same.high], atol=1e-12)
+    assert row["kappa"] > row["human_kappa_high"]
+    assert row["kappa"] < 1
+
+
+def test_kappa_without_chance_disagreement_or_without_any():
+    same = np.zeros(40, dtype=int)
+    answers = answers_of({"gpt": same, "h1": same, "h2": same})
+    assert math.isnan(judge_kappa(answers, same, answers.human_counts).value)
+    half = np.arange(40) % 2
+    answers = answers_of({"gpt": half, "h1": half, "h2": half})
+    value, low, high, n = judge_kappa(answers, half, answers.human_counts)
+    # 40 items without disagreement have the probability 0.05 if its share is 1 − 0.05^(1/40); chance is 1/2
+    assert (value, high, n) == (1.0, 1.0, 40)
+    assert low == pytest.approx(1 - (1 - 0.05 ** (1 / 40)) / 0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_intervals_cover_kappa_if_humans_split_two_to_one(n_classes):
+    n = usually(300, verify=1000)
+    for share in (1 / 3, 1.0):
+        values = kappa_coverage(split_crowd(n_classes, share), 200, n)
+        if share == 1.0:  # κ of a human depends on the class shares alone, near their extremum
+            del values["a human"]
+        for name, coverage in values.items():
+            assert abs(coverage - 0.95) <= 0.02 + 2 * math.sqrt(0.05 * 0.95 / n), name
