@@ -34,6 +34,7 @@ _PUBLIC_NAMES = {
     "plan_labels": "annotators.plan",
     "label_queue": "annotators.plan",
     "write_report": "report.page",
+    "view": "decide.notebook",
     "GuidedClassifier": "text.guided.classifier",
 }
 # public submodule -> its path

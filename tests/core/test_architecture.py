@@ -22,6 +22,7 @@ ROOMS = [
     *("engine", "compiled"),
     *("models", "evaluate"),  # the end of the core
     *("text", "large", "importers", "datasets", "annotators", "judges", "report", "workflow"),
+    "decide",
     *("integrations", "cli", "__init__", "__main__"),
 ]
 BY_NAME = re.compile(r"(dissensus(?:\.\w+)+)(?::\w+)?")  # "dissensus.models.fmm:FMM", for importlib

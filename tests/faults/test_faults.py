@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import awkward, exports, mangled
+from tests.faults import awkward, decisions, exports, mangled
 from tests.faults.kills import COMMANDS, study, victims, write_inputs
 from tests.helpers.sizes import usually
 
@@ -69,3 +69,11 @@ def test_unusual_exports_are_read_correctly() -> None:
     seeds = range(usually(51, verify=300))
     print(f"seeds {seeds}")
     assert list(filter(None, map(exports.fault, seeds))) == []
+
+
+def test_confirmed_decisions_outlive_the_server(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    n_confirmed, n_unanswered, faults = decisions.study(usually(3, verify=100), tmp_path)
+    assert faults == []
+    assert n_confirmed > 10
+    assert n_unanswered > 0  # some kills came in the middle

@@ -9,7 +9,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 import dissensus as ds
 from dissensus.errors import DataError
-from dissensus.judges.drift import ALPHA, TIGHTEST, TIGHTEST_RATIO, change_and_reach
+from dissensus.judges.drift import FALSE_ALARM_RATE, TIGHTEST, TIGHTEST_RATIO, change_and_reach
 from experiments.judges import drift_alarms
 from tests.helpers.cli import failure, run
 from tests.helpers.judge import seen, table
@@ -28,7 +28,7 @@ def test_the_boundary_is_the_normal_mixture_and_narrowest_at_500():
     def boundary(rho, v):
         # Robbins 1970: ∫ exp(λx − λ²v/2) dN(λ; 0, 1/ρ) = √(ρ/(v + ρ)) exp(x²/2(v + ρ)) reaches 1/α
         def log_ratio(x):
-            return math.log(rho / (v + rho)) / 2 + x**2 / (2 * (v + rho)) + math.log(ALPHA)
+            return math.log(rho / (v + rho)) / 2 + x**2 / (2 * (v + rho)) + math.log(FALSE_ALARM_RATE)
 
         return brentq(log_ratio, 0, 9, xtol=1e-14)
 

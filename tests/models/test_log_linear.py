@@ -188,3 +188,37 @@ def test_gold_corrects_a_class_that_votes_miss() -> None:
     # a uniform prior changes nothing
     nothing = ds.LogLinear().fit(annotations, prior=np.ones((600, 3)))
     assert_allclose(nothing.posterior_, without.posterior_, rtol=1e-8)
+
+
+def test_items_chosen_as_difficult_are_recognised() -> None:
+    """Nearly tied items are no sample of all items; random items, and items of one class, are."""
+    rng = np.random.default_rng(0)
+    yes = rng.binomial(5, rng.choice([0.1, 0.9], 400))
+    counts = np.column_stack([5 - yes, yes])
+    tied = np.isin(yes, (2, 3))
+    assert hll.chosen_as_difficult(counts, tied)
+    assert not hll.chosen_as_difficult(counts, yes >= 4)
+    assert not hll.chosen_as_difficult(counts, np.arange(400) == 7)  # one item
+    assert not hll.chosen_as_difficult(counts, np.ones(400, dtype=bool))
+    assert not hll.chosen_as_difficult(np.eye(2, dtype=int)[yes % 2], tied)  # one label an item
+    alarms = [hll.chosen_as_difficult(counts, rng.permutation(400) < 40) for _ in range(400)]
+    assert np.mean(alarms) < 0.06
+
+
+def test_gold_of_difficult_items_does_no_harm_elsewhere() -> None:
+    """Annotators guess on a fifth of the items, which get gold, and are right on most others."""
+    change = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        truth, hard = rng.integers(5, size=300), rng.random(300) < 0.2
+        right = rng.random((300, 5)) < np.where(hard, 0.2, 0.6)[:, None]
+        label = np.where(right, truth[:, None], (truth[:, None] + rng.integers(1, 5, size=(300, 5))) % 5)
+        item, annotator = np.indices(label.shape)
+        labels = ds.Annotations.from_arrays(item.ravel(), annotator.ravel(), label.ravel(), classes=range(5))
+        prior = np.ones((300, 5))
+        prior[hard] = np.eye(5)[truth[hard]]
+        without, trained = ds.LogLinear().fit(labels), ds.LogLinear().fit(labels, prior=prior)
+        np.testing.assert_array_equal(trained.posterior_[hard].argmax(axis=1), truth[hard])
+        answers = (model.posterior_[~hard].argmax(axis=1) == truth[~hard] for model in (without, trained))
+        change.append(-np.subtract(*(right.mean() for right in answers)))
+    assert np.mean(change) > -0.005

@@ -355,7 +355,7 @@ def label_queue(
     label = findings.label[code]
     action = np.array(["adjudicate"] * n_decide + ["label"] * len(to_label), dtype=object)
     n_more = np.concatenate([np.ones(n_decide, np.int64), n_more])
-    reason = np.array([_reason(findings, m, i < n_decide) for i, m in enumerate(code)], object)
+    reason = np.array([reason_of(findings, m, i < n_decide) for i, m in enumerate(code)], object)
     share, n_labels = model.label_distributions_[code, label], annotations.counts[code].sum(axis=1)
     asked = action, n_more, reason, annotations.classes[label], share, n_labels
     n_by_all = int((findings.more & (left == 0)).sum())
@@ -411,7 +411,7 @@ def _items_to_label(
     return items[n_more > 0], n_more[n_more > 0]
 
 
-def _reason(findings: Findings, m: int, tied: bool) -> str:
+def reason_of(findings: Findings, m: int, tied: bool) -> str:
     """Return the reason why an item is in the queue: its labels, and the model's certainty."""
     counts, names = findings.annotations.counts[m], findings.annotations.classes
     n = int(counts.sum())

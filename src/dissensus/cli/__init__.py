@@ -27,7 +27,7 @@ INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
 COMMAND_GROUPS = {
     "Basics": {"describe": "inspection", "fit": "fit", "report": "inspection"},
     "Annotators and language models": {"annotators": "inspection", "judges": "judges"},
-    "Collecting more labels": {"plan": "inspection", "update": "fit"},
+    "Deciding and collecting more labels": {"open": "open", "plan": "inspection", "update": "fit"},
     "Importing and exporting": {"import": "files", "export": "files"},
     "Evaluation": {"select": "select", "recover": "recover", "score": "recover", "demo": "demo"},
     "Installation": {"info": "info"},

@@ -28,6 +28,7 @@ EXTRAS = {
     "arviz": "posterior draws for ArviZ",
     "mlflow": "logging runs to MLflow and reading its assessments",
     "excel": "reading .xlsx files",
+    "app": "the page on which items are decided",
     "cluster": "fits on a Dask cluster",
 }
 CORE = "core"

@@ -37,7 +37,7 @@ from dissensus.numerics import Array, Indices
 
 MIN_NEW_ITEMS = 30
 TIGHTEST = 500  # new items at which the boundary is narrowest
-ALPHA = 0.05
+FALSE_ALARM_RATE = 0.05
 TIGHTEST_RATIO = 8.212  # solves u = log(1 + u) + 2 log(1/α)
 
 
@@ -121,5 +121,5 @@ def change_and_reach(before: Mapping[str, Any], t: Any, total: Any, squares: Any
     variance = (n0 * (before["variance"] + mean0**2) + squares) / (n0 + t) - mean**2
     # √((v + ρ) (log((v + ρ) / ρ) + 2 log(1/α))), with v = σ² a and ρ = σ² b
     a, b = 1 / t + 1 / n0, (1 / TIGHTEST + 1 / n0) / TIGHTEST_RATIO
-    reach = np.sqrt(np.maximum(variance, 0.0) * (a + b) * (np.log1p(a / b) - 2 * math.log(ALPHA)))
+    reach = np.sqrt(np.maximum(variance, 0.0) * (a + b) * (np.log1p(a / b) - 2 * math.log(FALSE_ALARM_RATE)))
     return total / t - mean0, reach

@@ -315,7 +315,9 @@ class Annotations(TableResult):
                 label, "label", order=self.class_vocabulary, locate=lambda row: locate(int(rows[row]))
             )
         codes, classes = self.class_vocabulary.extended(label)
-        unseen = unused_class_notes(label, classes, codes, lambda row: locate(int(rows[row])))
+        unseen: tuple[str, ...] = ()
+        if self.label_type != "multi":  # a set that nobody gave is no typo
+            unseen = unused_class_notes(label, classes, codes, lambda row: locate(int(rows[row])))
         gold = np.full(self.n_items, -1, dtype=np.int32)
         gold[items] = classes.codes(label)
         notes = count_notes(

@@ -186,11 +186,16 @@ def as_features(X: Any, model: str | None = None) -> Features:
     return check_features(X, None, "X")
 
 
-def texts_of(annotations: Annotations) -> list[str] | None:
-    """Return the items' texts: the column of their table that has a usual name."""
+def text_column(annotations: Annotations) -> str | None:
+    """Return the name of the item table's column of texts: the first that has a usual name."""
     table = annotations.item_table
     names = [] if table is None else table.column_names[1:]
-    column = next((name for name in TEXT_COLUMNS if name in names), None)
+    return next((name for name in TEXT_COLUMNS if name in names), None)
+
+
+def texts_of(annotations: Annotations) -> list[str] | None:
+    """Return the items' texts, if their table has a column of texts."""
+    column = text_column(annotations)
     if column is None:
         return None
     return ["" if text is None else str(text) for text in annotations.item_column(column)]

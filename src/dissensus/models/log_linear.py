@@ -50,6 +50,10 @@ s_I is the number of items that the votes are worth compared with gold, s_J comp
 items. s_J is small if the gold items are not a random sample (with equally many per class, for instance), so
 that their class shares carry no information about the others.
 
+If the labels of gold items agree less than those of other items, by more than two standard errors of the
+difference, then gold was collected for difficult items. They are not a sample of all items in (4) and (6)
+either, and gold only fixes the classes of its items.
+
 Classes that no label of item m names are damped: their ψ_k is multiplied by ``unseen`` to the power of the
 number of labels. Otherwise a rare class could be assigned to items for which no annotator chose it.
 """
@@ -204,6 +208,21 @@ def design_effect(counts: Array, gold: NDArray[np.bool_]) -> float:
     return max(1.0, between / independent) if independent > 0 else 1.0
 
 
+def chosen_as_difficult(counts: NDArray[Any], has_gold: NDArray[np.bool_]) -> bool:
+    """Return whether labels agree less on gold items than on others, by more than two standard errors.
+
+    Such items are not a sample of all items: what annotators answer to them does not show how well annotators
+    do elsewhere.
+    """
+    n = counts.sum(axis=1)
+    agreement = ((counts**2).sum(axis=1) - n) / np.maximum(n * (n - 1), 1)
+    with_gold, others = (agreement[(n > 1) & (has_gold == side)] for side in (True, False))
+    if len(with_gold) < 2 or len(others) < 2:
+        return False
+    error = np.sqrt(with_gold.var(ddof=1) / len(with_gold) + others.var(ddof=1) / len(others))
+    return bool(others.mean() - with_gold.mean() > 2 * error)
+
+
 def crowd_matrix(votes: Array, counts: NDArray[Any], gold: NDArray[np.bool_]) -> Array:
     """Return (P, P): the crowd's matrix in labels, from votes and gold (4)."""
     labelled = gold.any(axis=1) & (counts.sum(axis=1) > 0)
@@ -255,9 +274,10 @@ class LogLinear(ConfusionModel):
         matrix = steps.initial_counts(majority_votes, item_prior).counts.sum(axis=0) + 1.0 / len(class_prior)
         if prior is not None:
             gold = (item_prior > 0) & ((item_prior > 0).sum(axis=1, keepdims=True) == 1)
-            matrix = crowd_matrix(matrix, annotations.counts, gold)
-            weight = gold_item_weight(steps.initial_posterior(majority_votes), gold)
-            class_prior += (weight - 1.0) * gold.sum(axis=0)
+            if not chosen_as_difficult(annotations.counts, gold.any(axis=1)):
+                matrix = crowd_matrix(matrix, annotations.counts, gold)
+                weight = gold_item_weight(steps.initial_posterior(majority_votes), gold)
+                class_prior += (weight - 1.0) * gold.sum(axis=0)
         # C0: row-centred logarithms
         anchor = np.log(normalised(matrix))
         anchor -= anchor.mean(axis=1, keepdims=True)

@@ -49,8 +49,9 @@ from dissensus.tables.atomic import atomic_path
 from dissensus.tables.columns import guess_note
 from dissensus.tables.results import json_safe
 
-SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold", "fitting", "page")
-JUDGE_SCRIPTS = ("base", "judges", "judge_page")
+SCRIPTS = ("dom", "base", "table", "text", "items", "annotators", "judges", "clusters", "gold", "fitting")
+SCRIPTS += ("page",)
+JUDGE_SCRIPTS = ("dom", "base", "judges", "judge_page")
 
 
 def write_report(

@@ -18,6 +18,7 @@ from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows, wils
 from dissensus.labels.annotations import Annotations
 from dissensus.models import build_model, display_name, name_of
 from dissensus.models.base import Model
+from dissensus.models.log_linear import chosen_as_difficult
 from dissensus.models.sampled import second_run
 from dissensus.report import Content
 from dissensus.tables.results import json_safe
@@ -80,7 +81,9 @@ def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> Conte
     class_right = {name: np.bincount(gold, rows, minlength=P) / size for name, rows in right.items()}
     words = sentences.gold_sentence(right["raw"], accuracy["raw"][1:])
     by_class = {"classes": n, "class_right": class_right, "confusion": confusion.reshape(P, P)}
-    return {"n": len(items), "crossed": crossed, "words": words, **accuracy, **by_class}
+    difficult = chosen_as_difficult(annotations.counts, annotations.gold >= 0)
+    facts: Content = {"n": len(items), "crossed": crossed, "words": words, "difficult": difficult}
+    return facts | accuracy | by_class
 
 
 # ---- the fit ------------------------------------------------------------------------------------------

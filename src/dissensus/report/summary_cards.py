@@ -61,7 +61,10 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
     if gold is not None:
         sources = (("raw", "most frequent label"), ("model", "model"))
         right = [(sentences.percent(gold[key][0]), "items", "wrong", name) for key, name in sources]
-        cards.append(top_card("Accuracy on gold labels", right, f"On {sentences.count(gold['n'], 'item')}"))
+        difficult = ", on which annotators agree less than on others" * gold["difficult"]
+        cards.append(
+            top_card("Accuracy on gold labels", right, f"On {sentences.count(gold['n'], 'item')}{difficult}")
+        )
     return cards
 
 

@@ -42,6 +42,7 @@ from dissensus.tables.columns import (
     only_column_left,
     refuse_several_missing,
 )
+from dissensus.tables.decisions import is_decisions, read_decisions
 from dissensus.tables.delimited import DelimitedTable
 from dissensus.tables.tables import Table, open_table, unfold
 
@@ -711,7 +712,9 @@ def with_side_tables(
             tables[f"{role}s"] = columns.add_column(0, name, table.ids([key])[0])
             locators[f"{role}s"] = table.locate
     if gold is not None:
-        table = open_table(gold, name="the gold table")
+        table = open_table(
+            pa.table(read_decisions(gold)) if is_decisions(gold) else gold, name="the gold table"
+        )
         names, usual = table.columns, id_columns[0]
         key = find_column(names, "item", usual if usual in names else None, table.name)
         others = [name for name in names if name != key and name.strip()]

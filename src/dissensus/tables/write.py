@@ -222,9 +222,12 @@ def _write_predictions(
         sink.write("\n]\n" if table.num_rows else "[]\n")
 
 
-def _prediction(label: str, score: Any, question: str, to_name: str, version: str) -> dict[str, Any]:
-    """Return a label in the form of a Label Studio prediction."""
-    result = {"from_name": question, "to_name": to_name, "type": "choices", "value": {"choices": [label]}}
+def _prediction(
+    label: str | list[str], score: Any, question: str, to_name: str, version: str
+) -> dict[str, Any]:
+    """Return a label, or a set of classes, in the form of a Label Studio prediction."""
+    choices = label if isinstance(label, list) else [label]
+    result = {"from_name": question, "to_name": to_name, "type": "choices", "value": {"choices": choices}}
     return {"model_version": version, "score": score, "result": [result]}
 
 

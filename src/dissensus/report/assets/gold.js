@@ -17,7 +17,8 @@ function showGold() {
   const matrix = h("table", { class: "heat", id: "gold-confusion" }, h("caption", {}, "Items by gold label (rows) and the model’s label (columns)"),
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Gold"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))))), h("tbody", {}, ...cells));
   const how = gold.crossed ? " (each item evaluated by a fit without its own gold label)" : "";
+  const difficult = gold.difficult ? " Annotators agree less on these items than on others, so that accuracy on all items is probably higher." : "";
   const link = h("a", { href: "#items", "data-preset": "wrong" }, "Show items that differ from gold");
-  section("gold", "Gold labels", `On ${whole(gold.n)} items with a gold label, the accuracy of the most frequent label is ${ends(gold.raw)} and that of the model ${ends(gold.model)}${how}. Intervals have a level of 95 %; ties count in part.`,
+  section("gold", "Gold labels", `On ${whole(gold.n)} items with a gold label, the accuracy of the most frequent label is ${ends(gold.raw)} and that of the model ${ends(gold.model)}${how}. Intervals have a level of 95 %; ties count in part.${difficult}`,
     h("p", {}, link), h("div", { class: "columns" }, offered("gold-classes", "Accuracy by gold label", table), offered("gold-confusion", "Gold label and model’s label", matrix)));
 }

@@ -24,27 +24,6 @@ function labelCounts(i) {
 const MOVES = 50; // thousandths by which another run moves the shares of an item that is marked
 const MOST_CONFUSED = 12; // classes in the picture of confusions
 
-// Speaker and words of each turn of a conversation: JSON messages, or lines that begin with a speaker; null otherwise.
-function turns(text) {
-  if (/^\s*[[{]/.test(text)) {
-    try {
-      const found = JSON.parse(text);
-      const messages = Array.isArray(found) ? found : found.messages || found.conversation || found.turns || [];
-      const said = messages.map((one) => [one.role || one.author || one.speaker || one.from, one.content || one.text || one.value]);
-      return said.length > 1 && said.every(([who, words]) => typeof who === "string" && typeof words === "string") ? said : null;
-    } catch { return null; }
-  }
-  const parts = text.split(/^[ \t]*\**(user|assistant|system|human|bot|ai|agent|customer|speaker ?\w+|person ?\w+|[A-Z])\**[ \t]*:\**[ \t]*/gim);
-  if (parts.length < 5 || parts[0].trim()) return null;
-  return Array.from({ length: (parts.length - 1) / 2 }, (_, k) => [parts[2 * k + 1], parts[2 * k + 2].trim()]);
-}
-
-function fullText(text) {
-  const said = turns(text);
-  if (!said) return h("p", { class: "full" }, text);
-  return h("dl", { class: "turns" }, ...said.flatMap(([who, words]) => [h("dt", {}, who), h("dd", {}, words)]));
-}
-
 function movesWords(i) {
   return `Chains of the model disagree on this item: another run would move its shares by about ${decimal(items.moves[i] / 10, 0)} percentage points.`;
 }
