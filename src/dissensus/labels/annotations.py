@@ -316,7 +316,7 @@ class Annotations(TableResult):
             )
         codes, classes = self.class_vocabulary.extended(label)
         unseen: tuple[str, ...] = ()
-        if self.label_type != "multi":  # a set that nobody gave is no typo
+        if self.label_type != "multi":  # an unseen set of known classes is no typo
             unseen = unused_class_notes(label, classes, codes, lambda row: locate(int(rows[row])))
         gold = np.full(self.n_items, -1, dtype=np.int32)
         gold[items] = classes.codes(label)
