@@ -49,8 +49,10 @@ from dissensus.tables.atomic import atomic_path
 from dissensus.tables.columns import guess_note
 from dissensus.tables.results import json_safe
 
-SCRIPTS = ("dom", "base", "table", "text", "items", "annotators", "judges", "clusters", "gold", "fitting")
-SCRIPTS += ("page",)
+SCRIPTS = (
+    *("dom", "base", "table", "text", "items", "annotators"),
+    *("judges", "clusters", "gold", "fitting", "page"),
+)
 JUDGE_SCRIPTS = ("dom", "base", "judges", "judge_page")
 
 
