@@ -193,6 +193,7 @@ def test_sets(tmp_path: Path) -> None:
     item = room.next([])
     assert [answer["label"] for answer in item["answers"]] == ["x", "y", "z"]
     assert all(0 <= answer["right"] <= 1 + 1e-9 for answer in item["answers"])
+    assert "‘x, y’" in room.opened().item("i2")["why"]
     decided(room, item["item"], ["z", "x"])  # a set that no annotator gave
     assert room.decisions[item["item"]].label == ["x", "z"]
     right = {answer["label"]: answer["right"] for answer in room.opened().item(item["item"])["answers"]}

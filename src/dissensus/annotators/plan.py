@@ -45,6 +45,7 @@ from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.coefficients import agreement
 from dissensus.labels.display import TableResult
+from dissensus.labels.kinds import parse_set
 from dissensus.models import build_model
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
@@ -413,19 +414,21 @@ def _items_to_label(
 
 def reason_of(findings: Findings, m: int, tied: bool) -> str:
     """Return the reason why an item is in the queue: its labels, and the model's certainty."""
-    counts, names = findings.annotations.counts[m], findings.annotations.classes
-    n = int(counts.sum())
+    labels, counts = findings.annotations, findings.annotations.counts[m]
+    names, n = [str(name) for name in labels.classes], int(counts.sum())
+    if labels.label_type == "multi":
+        names = [", ".join(parse_set(name)) or "none" for name in names]
     if not n:
         return "no label yet"
     order = [int(p) for p in np.argsort(-counts, kind="stable") if counts[p]]
     order = [p for p in order if counts[p] >= counts[order[:2]].min()]  # more than two if they are tied
-    votes = " and ".join(f"{counts[p]} {quoted(str(names[p]))}" for p in order)
+    votes = " and ".join(f"{counts[p]} {quoted(names[p])}" for p in order)
     if tied:
         return f"{count(n, 'label')}, nearly tied: {votes}"
     reason = f"{count(n, 'label')}: {votes}"
     if findings.intervals is None:
         return reason
-    label, probability = quoted(str(names[findings.label[m]])), findings.intervals.p_top[m]
+    label, probability = quoted(names[findings.label[m]]), findings.intervals.p_top[m]
     return f"{reason}; {label} is the most common answer with probability {probability:.0%}"
 
 

@@ -130,8 +130,10 @@ class Room:
         self._write_report(**evidence)
 
     def _fit(self, fast: bool = False) -> Model:
-        def progress(message: str, share: float) -> None:
-            self.message, self.share = message, share
+        self.message = "a quick first fit" if fast else "fitting the default model"
+
+        def progress(_: str, share: float) -> None:
+            self.share = min(share, 1.0)
 
         # the quick fit does not wait for the embedding of texts
         is_pool = DEFAULTS[self.labels.label_type] == "pool" and not self.labels.anonymous
