@@ -1,4 +1,4 @@
-"""Rooms of small crowds, waited for until their fits are finished."""
+"""Sessions of small crowds, waited for until their fits are finished."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.decide.room import Room
+from dissensus.decide.session import DecisionSession
 
 WAIT_SECONDS = 60.0
 
@@ -21,11 +21,11 @@ def wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def decided(room: Room, item: str, label: object, note: str = "") -> None:
+def decided(session: DecisionSession, item: str, label: object, note: str = "") -> None:
     """Decide an item, and wait for the model of the truth."""
-    version = room.version
-    room.decide(item, label, note)
-    wait(lambda: room.version > version)
+    version = session.version
+    session.decide(item, label, note)
+    wait(lambda: session.version > version)
 
 
 def crowd() -> ds.Annotations:
@@ -43,10 +43,10 @@ def crowd() -> ds.Annotations:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Room:
-    """A room whose model has been fitted."""
-    labels, room = crowd(), Room(tmp_path / "decisions")
-    room.show(labels, ds.Pool(n_chains=2, n_sweeps=40, use_features=False).fit(labels))
-    wait(lambda: room.stage == "ready")
-    assert not room.error
-    return room
+def session(tmp_path: Path) -> DecisionSession:
+    """A session whose model has been fitted."""
+    labels, session = crowd(), DecisionSession(tmp_path / "decisions")
+    session.show(labels, ds.Pool(n_chains=2, n_sweeps=40, use_features=False).fit(labels))
+    wait(lambda: session.stage == "ready")
+    assert not session.error
+    return session

@@ -144,7 +144,7 @@ def test_thirty_items_by_keyboard_alone(browser: Any, start: Start, tmp_path: Pa
         assert expected.keys() == saved_decisions(tmp_path).keys()
         assert visitor.page.locator(":focus").get_attribute("id") == "item-title"
     assert {m: (d["label"], d.get("note", "")) for m, d in saved_decisions(tmp_path).items()} == expected
-    assert "further items" in visitor.text("#item-title")
+    assert visitor.text("#item-title").startswith("Further item ")
     # undo takes the last decision back, and its item is next
     assert visitor.press("z", until="Undone") == f"Undone: {item} is open again"
     assert visitor.item == item
@@ -379,7 +379,8 @@ def test_who_said_what_with_intervals_and_blind(browser: Any, finished: OpenProc
         for person in answer["who"]:
             assert f"{person['name']} ({100 * person['skill']:.0f} %)" in row.replace("\n", "")
     top = max(item["answers"], key=lambda answer: answer["right"])
-    assert visitor.text("#likely") == f"Most likely right: ‘{top['label']}’ ({100 * top['right']:.0f} %)"
+    likely = f"‘{top['label']}’ ({100 * top['right']:.0f} %)"
+    assert visitor.text("#likely") == f"Most likely right, with annotators weighted by skill: {likely}"
     assert visitor.text("#why") == item["why"]
     visitor.press("b")
     for _ in range(2):  # also after a reload
@@ -533,7 +534,7 @@ def test_report_and_export(browser: Any, start: Start, tmp_path: Path) -> None:
     page.locator("#texts button").first.click()
     page.wait_for_selector("#texts button:has-text('Copied')")
     text = page.evaluate("navigator.clipboard.readText()")
-    assert text == process.request("take/methods.txt")[1]
+    assert text == process.request("export/methods.txt")[1]
     before = process.state()["report"]
     page.click("#refit")
     page.wait_for_selector("#background:not([hidden])")
@@ -583,7 +584,7 @@ def test_files_are_dropped_on_the_page(browser: Any, start: Start, tmp_path: Pat
 def test_others_are_refused(finished: OpenProcess) -> None:
     url, token = finished.url, finished.url.split("/")[3]
     port = url.split("/")[2].split(":")[1]
-    gets = "", "state", "item?id=c1", "report", "take/gold.csv", "image?id=1&n=0"
+    gets = "", "state", "item?id=c1", "report", "export/gold.csv", "image?id=1&n=0"
     paths: dict[str, Any] = dict.fromkeys(gets) | {path: {} for path in ("next", "undo", "refit")}
     paths |= {"decide": {"item": "c1", "label": "yes", "unsure": False, "note": ""}, "drop?name=a.csv": b"x"}
     for path, body in paths.items():

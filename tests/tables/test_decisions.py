@@ -39,10 +39,11 @@ def test_an_undone_decision_gives_way_to_the_one_before(tmp_path: Path) -> None:
     journal = DecisionLog(path)
     journal.decide("a", "yes")
     journal.decide("a", "no")
-    assert journal.undo() == (3, "a")
+    seq, undone = journal.undo() or (0, {})
+    assert (seq, undone["item"], undone["label"]) == (3, "a", "no")
     assert journal.decisions["a"].label == "yes"
     assert journal.last == {"seq": 3, "item": "a"}
-    assert journal.undo() == (4, "a")
+    assert (journal.undo() or (0, {}))[0] == 4
     assert journal.undo() is None
     journal.close()
     assert labels_of(path) == {}
@@ -150,6 +151,21 @@ def test_sets_are_gold(tmp_path: Path) -> None:
 def test_no_decision_yet_is_said(tmp_path: Path) -> None:
     votes, path = tmp_path / "votes.csv", tmp_path / "decisions.jsonl"
     votes.write_text(VOTES, encoding="utf-8")
-    DecisionLog(path).close()
+    journal = DecisionLog(path)
     with pytest.raises(DataError, match="has no decisions yet"):
         ds.read_annotations(votes, gold=path)
+    journal.close()
+    assert not path.exists()  # a file without decisions is not left behind
+
+
+def test_a_file_that_was_removed_confirms_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    journal = DecisionLog(path)
+    journal.decide("a", "yes")
+    path.unlink()
+    with pytest.raises(DataError, match="was removed or replaced"):
+        journal.decide("b", "no")
+    path.write_text("another file", encoding="utf-8")
+    with pytest.raises(DataError, match="was removed or replaced"):
+        journal.decide("b", "no")
+    assert path.read_text(encoding="utf-8") == "another file"

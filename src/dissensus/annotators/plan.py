@@ -99,10 +99,16 @@ class Findings:
         return self.raw.max(axis=1) >= CLEAR_SHARE - 1e-9, modelled >= CLEAR_SHARE - 1e-9
 
     @cached_property
-    def adjudicate(self) -> Mask:
+    def tied(self) -> Mask:
         """(items,): nearly tied, and the model is unsure."""
         close = close_items(self.annotations.counts)
         return close if self.intervals is None else close & (self.intervals.p_top < MAX_TIED_PROBABILITY)
+
+    @cached_property
+    def adjudicate(self) -> Mask:
+        """(items,): nearly tied, and not decided by a gold label."""
+        gold = self.annotations.gold
+        return self.tied if gold is None else np.asarray(self.tied & (gold < 0))
 
     @cached_property
     def more(self) -> Mask:
@@ -110,7 +116,7 @@ class Findings:
         n = self.annotations.counts.sum(axis=1)
         if self.intervals is None:
             return np.asarray(n < max(2.0, float(np.median(n)) / 2))
-        return np.asarray((self.intervals.p_top < MIN_TOP_PROBABILITY) & ~self.adjudicate)
+        return np.asarray((self.intervals.p_top < MIN_TOP_PROBABILITY) & ~self.tied)
 
     @cached_property
     def overturned(self) -> Mask:

@@ -1,6 +1,6 @@
 """A page on this machine, on which a person decides items one at a time.
 
-``room`` holds the labels, the fits and the decisions; ``items`` orders the items and describes each;
-``server`` answers the page's requests; ``takeout`` writes what a person takes away: gold, labels, tasks of
-other tools, and sentences for a paper. Decisions are kept by ``tables/decisions``.
+``session`` holds the labels, the fits and the decisions; ``items`` orders the items and describes each;
+``server`` answers the page's requests; ``exports`` writes gold, labels, tasks of other tools, and sentences
+for a paper. Decisions are kept by ``tables/decisions``.
 """

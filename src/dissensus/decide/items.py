@@ -18,11 +18,11 @@ from dissensus.annotators.plan import Findings, reason_of
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import text_column
-from dissensus.labels.kinds import membership
+from dissensus.labels.kinds import membership, parse_set
 from dissensus.tables.decisions import Answer, Decision
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-MAX_PATH = 1000  # characters
+MAX_PATH = 255  # characters
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,11 @@ class DecisionItems:
         """Return the images that a cell of the item names and that lie in the folder of the labels."""
         cells = [cell for cell in (self.ids[m], *self._columns(m).values()) if len(cell) <= MAX_PATH]
         paths = [Path(cell) for cell in cells if cell.lower().endswith(IMAGE_SUFFIXES) and "\0" not in cell]
-        resolved = ((self.folder / path).resolve() for path in paths)
-        return [path for path in resolved if path.is_relative_to(self.folder) and path.is_file()]
+        try:
+            resolved = [(self.folder / path).resolve() for path in paths]
+            return [path for path in resolved if path.is_relative_to(self.folder) and path.is_file()]
+        except (OSError, RuntimeError):  # a name that is too long, links in a circle
+            return []
 
     def _answers(self, m: int) -> list[dict[str, Any]]:
         """Return for each class its labels, its share with an interval, and the chance that it is right."""
@@ -152,7 +155,11 @@ class DecisionItems:
         if self.takes_sets:
             members = membership(labels.class_vocabulary)[0]
             shares = model.class_shares_[m]  # type: ignore[attr-defined]
-            right = right[: len(members)] @ members
+            # decisions may have added sets
+            sets = [parse_set(str(name)) for name in self.truth.classes_]
+            right = right @ np.array(
+                [[name in members_of for name in self.class_names] for members_of in sets]
+            )
         elif intervals is not None:
             low, high = intervals.low[m].tolist(), intervals.high[m].tolist()
         rows = slice(*labels.item_pointers[m : m + 2])

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dissensus.decide.room import Room
 from dissensus.decide.server import DecideServer
+from dissensus.decide.session import DecisionSession
 from dissensus.workflow.refine import Refinement
 
 CELL_HEIGHT = 760  # pixels
+_open_views: dict[str, View] = {}  # by the folder or file; a cell that runs again replaces its page
 
 
 class View:
@@ -19,6 +20,10 @@ class View:
 
     def __init__(self, server: DecideServer) -> None:
         self.server = server
+
+    def close(self) -> None:
+        """Stop the page; its decisions stay in their file."""
+        self.server.stop()
 
     @property
     def url(self) -> str:
@@ -28,7 +33,7 @@ class View:
     @property
     def decisions(self) -> dict[str, str | None]:
         """The decided class of each item; None where the person is unsure."""
-        return {item: decision.class_name for item, decision in self.server.room.decisions.items()}
+        return {item: decision.class_name for item, decision in self.server.session.decisions.items()}
 
     def __repr__(self) -> str:
         return f"View({self.url})"
@@ -49,13 +54,18 @@ def view(labels: Any, folder: str | os.PathLike[str] | None = None) -> View:
     labels
         The result of :func:`dissensus.fit`, or the path of a file of labels or of a finished run.
     folder
-        Directory of the decisions; None: ``<name>-decisions``, ``labels-decisions`` for a result.
+        Directory of the decisions; None: ``votes-decisions`` beside ``votes.csv``, and ``labels-decisions``
+        for a result.
     """
-    room = Room(None if folder is None else Path(folder))
-    server = DecideServer(room)
+    key = str(folder or ("labels" if isinstance(labels, Refinement) else labels))
+    if key in _open_views:
+        _open_views.pop(key).close()
+    session = DecisionSession(None if folder is None else Path(folder))
+    server = DecideServer(session)
     if isinstance(labels, Refinement):
-        room.show(labels.annotations, labels.model, labels.seed)
+        session.show(labels.annotations, labels.model, labels.seed)
     else:
-        room.open(Path(labels))
+        session.open(Path(labels))
     server.start()
-    return View(server)
+    _open_views[key] = View(server)
+    return _open_views[key]

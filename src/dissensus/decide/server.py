@@ -1,7 +1,7 @@
 """The server of the page: on this machine only, for those who have the token in its address.
 
 A request is refused if its path does not begin with the token, if its ``Host`` is not this machine, or if a
-web page of another origin made it. Only decisions and a file that is dropped on the page are written.
+web page of another origin made it. Only decisions are written.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ import json
 import os
 import secrets
 import socket
+import tempfile
 import threading
 from hmac import compare_digest
 from pathlib import Path
 from typing import Any
 
+from dissensus.decide.exports import EXPORTS
 from dissensus.decide.page import decide_page
-from dissensus.decide.room import Room
-from dissensus.decide.takeout import TAKEOUTS
+from dissensus.decide.session import DecisionSession
 from dissensus.errors import DataError, DissensusError, require
-from dissensus.tables.atomic import atomic_path
 
 MAX_BODY, MAX_DROPPED = 1_000_000, 1 << 31  # bytes
+MAX_NAME = 200  # characters of the name of a dropped file
 HOSTS = ("127.0.0.1", "localhost")
 HEADERS = {
     "Cache-Control": "no-store",
@@ -37,20 +38,21 @@ class RequestError(Exception):
 
 
 class DecideServer:
-    """A room and the server of its page, on a free port.
+    """A session and the server of its page, on a free port.
 
     Parameters
     ----------
-    room
+    session
         Labels, fits and decisions.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, session: DecisionSession) -> None:
         require("starlette", "app")
         require("uvicorn", "app")
-        self.room, self.token, self.socket = room, secrets.token_urlsafe(24), socket.socket()
+        self.session, self.token, self.socket = session, secrets.token_urlsafe(24), socket.socket()
         self.socket.bind((HOSTS[0], 0))
         self.socket.listen()  # a browser that is opened before the server runs waits
+        self._running: Any = None
         self.hosts = {f"{host}:{self.socket.getsockname()[1]}" for host in HOSTS}
 
     @property
@@ -63,11 +65,18 @@ class DecideServer:
         import uvicorn
 
         settings: Any = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1}
-        uvicorn.Server(uvicorn.Config(self.app(), lifespan="off", **settings)).run(sockets=[self.socket])
+        self._running = uvicorn.Server(uvicorn.Config(self.app(), lifespan="off", **settings))
+        self._running.run(sockets=[self.socket])
 
     def start(self) -> None:
         """Answer requests on a thread, as long as the process runs."""
         threading.Thread(target=self.run, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop a server that was started, and close the file of decisions."""
+        if self._running is not None:
+            self._running.should_exit = True
+        self.session.close()
 
     def app(self) -> Any:
         """Return the ASGI application."""
@@ -91,7 +100,7 @@ class DecideServer:
         }
         routes = [Route(f"/{{token}}/{path}", answer, methods=["GET"]) for path, answer in gets.items()]
         routes += [Route(f"/{{token}}/{path}", answer, methods=["POST"]) for path, answer in posts.items()]
-        routes.append(Route("/{token}/take/{name}", self.take))
+        routes.append(Route("/{token}/export/{name}", self.export))
         handlers = dict.fromkeys((RequestError, DissensusError, OSError), _failed)
         return Starlette(
             routes=routes, middleware=[Middleware(Guard, self.check)], exception_handlers=handlers
@@ -103,7 +112,7 @@ class DecideServer:
             raise RequestError(403, "this page is for this machine only")
         if headers.get("origin", "").lower() not in {"", *(f"http://{host}" for host in self.hosts)}:
             raise RequestError(403, "requests by pages of other origins are refused")
-        if not compare_digest(path.split("/")[1].encode(), self.token.encode()):
+        if not compare_digest(f"{path}//".split("/")[1].encode(), self.token.encode()):
             raise RequestError(403, "the token in the address is missing or wrong; open the printed address")
 
     # ---- the page -------------------------------------------------------------------------------------
@@ -117,48 +126,51 @@ class DecideServer:
 
     def state(self, request: Any) -> Any:
         """Return the state of the fits and of the decisions."""
-        return _json(self.room.state())
+        return _json(self.session.state())
 
     def item(self, request: Any) -> Any:
         """Return an item."""
-        return _json(self.room.opened().item(request.query_params.get("id", "")))
+        return _json(self.session.opened().item(request.query_params.get("id", "")))
 
     def report(self, request: Any) -> Any:
         """Return the report, which has a policy of its own."""
         from starlette.responses import HTMLResponse
 
-        if not self.room.report:
+        if not self.session.report:
             raise RequestError(404, "the report is not ready yet")
-        return HTMLResponse(self.room.report)
+        return HTMLResponse(self.session.report)
 
     def image(self, request: Any) -> Any:
         """Return an image of an item."""
         from starlette.responses import FileResponse
 
-        items, query = self.room.opened(), request.query_params
+        items, query = self.session.opened(), request.query_params
         try:
             path = items.images(range(len(items.ids))[int(query["id"])])[int(query["n"])]
         except (KeyError, ValueError, IndexError):
             raise RequestError(404, "there is no such image") from None
         return FileResponse(path, headers=FILE_POLICY)
 
-    def take(self, request: Any) -> Any:
-        """Return a file to take away."""
+    def export(self, request: Any) -> Any:
+        """Return a file to export."""
         from starlette.responses import Response
 
         name = request.path_params["name"]
-        if name not in TAKEOUTS:
+        if name not in EXPORTS:
             raise RequestError(404, f"there is no {name!r} to take")
-        kind, content = TAKEOUTS[name]
+        kind, content = EXPORTS[name]
         headers = {"Content-Disposition": f'attachment; filename="{name}"'} | FILE_POLICY
-        return Response(content(self.room), media_type=kind, headers=headers)
+        return Response(content(self.session), media_type=kind, headers=headers)
 
     # ---- decisions ------------------------------------------------------------------------------------
 
     async def next(self, request: Any) -> Any:
         """Return the next item to decide."""
         body = await _body(request)
-        return await _answer(self.room.next, list(map(str, body.get("skip") or [])))
+        skipped = body.get("skip", [])
+        if not isinstance(skipped, list):
+            raise DataError("the skipped items are a list")
+        return await _answer(self.session.next, list(map(str, skipped)))
 
     async def decide(self, request: Any) -> Any:
         """Save a decision."""
@@ -166,40 +178,38 @@ class DecideServer:
         label = None if body.get("unsure") is True else body.get("label")
         if label is None and body.get("unsure") is not True:
             raise DataError("a decision needs a label, or must be marked as unsure")
-        return await _answer(self.room.decide, body.get("item"), label, body.get("note", ""))
+        return await _answer(self.session.decide, body.get("item"), label, body.get("note", ""))
 
     async def undo(self, request: Any) -> Any:
         """Undo the last decision."""
-        await _body(request)
-        return await _answer(self.room.undo)
+        seq = (await _body(request)).get("seq")
+        return await _answer(self.session.undo, seq if isinstance(seq, int) else None)
 
     async def refit(self, request: Any) -> Any:
         """Start a fit with the decisions."""
         await _body(request)
-        return await _answer(self.room.refit)
+        return await _answer(self.session.refit)
 
     async def drop(self, request: Any) -> Any:
-        """Save a file that is dropped on the page, and open it."""
+        """Read a file that is dropped on the page; the decisions go to a folder of its name."""
         from starlette.concurrency import run_in_threadpool
 
-        name = Path(request.query_params.get("name", "").replace("\\", "/")).name
+        name = Path(request.query_params.get("name", "").replace("\\", "/").replace("\0", "")).name
         if request.headers.get("content-type") != "application/octet-stream":
             raise RequestError(415, "a file is sent as application/octet-stream")
-        if not name or name.startswith(".") or self.room.labels is not None:
-            raise DataError("labels are open already; start dissensus open again for another file")
-        folder = self.room.folder or Path(f"{Path(name).stem}-decisions")
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic_path(folder / name) as temporary, temporary.open("wb") as file:
-            async for chunk in request.stream():
-                file.write(chunk)
-                if file.tell() > MAX_DROPPED:
-                    raise RequestError(413, "the file is too large; start dissensus open with its name")
-        before, self.room.folder = self.room.folder, folder
-        try:
-            await run_in_threadpool(self.room.open, folder / name)
-        except DissensusError:
-            self.room.folder = before  # another file has a folder of its own name
-            raise
+        if not name.strip(".") or len(name) > MAX_NAME:
+            raise RequestError(400, "the file has no name, or a very long one; rename it")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            with path.open("wb") as file:
+                async for chunk in request.stream():
+                    file.write(chunk)
+                    if file.tell() > MAX_DROPPED:
+                        raise RequestError(413, "the file is too large; start dissensus open with its name")
+            try:
+                await run_in_threadpool(self.session.open, path, Path())
+            except DissensusError as error:
+                raise DataError(str(error).replace(f"{folder}{os.sep}", "")) from None
         return _json({"ok": True})
 
 

@@ -9,6 +9,7 @@ An answer may be a word, a number, a list of words, or an object such as ``{"cho
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from array import array
@@ -24,8 +25,9 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.errors import DataError, did_you_mean, setting
+from dissensus.labels.features import TEXT_NAMES
 from dissensus.labels.vocabulary import quoted, valid_text
-from dissensus.tables.columns import TEXT_NAMES, listed
+from dissensus.tables.columns import listed
 from dissensus.tables.json_lines import PLAIN_DECODER, DoubledKeyError, too_deep
 
 Parsed = TypeVar("Parsed")
@@ -55,13 +57,29 @@ def as_id(value: Any) -> str | None:
 
 
 def as_text(value: Any) -> str | None:
-    """Return the text of an item; parts of an object or list are joined with ``[SEP]``."""
+    """Return the text of an item; parts of an object or list are joined with ``[SEP]``.
+
+    A conversation (a list of messages with speaker and words) becomes JSON, which pages show as turns.
+    """
+    if is_conversation(value):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
         parts = [part for part in map(as_text, value) if part]
         return PART_SEPARATOR.join(parts) or None
     return as_id(value)
+
+
+def is_conversation(value: Any) -> bool:
+    """Return True for a list of at least two messages, each with a speaker and words."""
+
+    def has(message: Any, names: tuple[str, ...]) -> bool:
+        return isinstance(message, Mapping) and any(isinstance(message.get(name), str) for name in names)
+
+    speaker, words = ("role", "author", "speaker", "from"), ("content", "text", "value")
+    messages = value if isinstance(value, list) else []
+    return len(messages) > 1 and all(has(one, speaker) and has(one, words) for one in messages)
 
 
 def as_labels(value: Any) -> list[str]:
@@ -300,8 +318,9 @@ class Gatherer:
             raise self._unknown("text column", name, list(fields))
         if name is None:
             usual = (name for name in TEXT_NAMES if fields.get(name))
-            strings = (name for name, value in fields.items() if isinstance(value, str) and value)
-            name = next(chain(usual, strings), None)
+            strings = (key for key, value in fields.items() if isinstance(value, str) and value)
+            talks = (key for key, value in fields.items() if is_conversation(value))
+            name = next(chain(usual, strings, talks), None)
         if name is None:
             return None
         self.set_columns(text=name)

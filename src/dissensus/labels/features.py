@@ -25,7 +25,9 @@ from dissensus.labels.vocabulary import Vocabulary, quoted
 Features = NDArray[np.float32]
 
 FEATURES_COLUMN, TEXT_COLUMN = "features", "text"  # columns of an item table
-TEXT_COLUMNS = ("text", "sentence", "content", "comment", "tweet", "document", "title", "question")
+# Usual names of the text of an item, most certain first; the others only in a table of items.
+TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
+_OTHER_TEXT_NAMES = ("question", "dialogue", "dialog", "conversation", "messages")
 MAX_DENSE_BYTES = 4_000_000_000  # of a sparse matrix converted to an array
 
 
@@ -189,8 +191,8 @@ def as_features(X: Any, model: str | None = None) -> Features:
 def text_column(annotations: Annotations) -> str | None:
     """Return the name of the item table's column of texts: the first that has a usual name."""
     table = annotations.item_table
-    names = [] if table is None else table.column_names[1:]
-    return next((name for name in TEXT_COLUMNS if name in names), None)
+    names = {} if table is None else {name.strip().casefold(): name for name in table.column_names[1:]}
+    return next((names[name] for name in (*TEXT_NAMES, *_OTHER_TEXT_NAMES) if name in names), None)
 
 
 def texts_of(annotations: Annotations) -> list[str] | None:

@@ -77,6 +77,7 @@ C_PRECISION = 100.0  # prior precision of C around C0
 INITIAL_DEVIATIONS = np.array([1.0, 1.0, 0.5])  # τ of u, b and e
 FIXED_PRECISION_ITERATIONS = 2  # iterations before the precisions are learned
 STRENGTH_GRID = np.geomspace(1.0, 1e5, 61)  # values tried for s in (4) and (6)
+MIN_DIFFICULT_ITEMS = 5  # gold items from which it can be seen that they are difficult
 NEW_ANNOTATOR_STEPS = 10  # Newton steps for an annotator who was not fitted
 MAX_HALVINGS = 8  # of a Newton step that would lower F
 
@@ -217,7 +218,7 @@ def chosen_as_difficult(counts: NDArray[Any], has_gold: NDArray[np.bool_]) -> bo
     n = counts.sum(axis=1)
     agreement = ((counts**2).sum(axis=1) - n) / np.maximum(n * (n - 1), 1)
     with_gold, others = (agreement[(n > 1) & (has_gold == side)] for side in (True, False))
-    if len(with_gold) < 2 or len(others) < 2:
+    if len(with_gold) < MIN_DIFFICULT_ITEMS or len(others) < 2:
         return False
     error = np.sqrt(with_gold.var(ddof=1) / len(with_gold) + others.var(ddof=1) / len(others))
     return bool(others.mean() - with_gold.mean() > 2 * error)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, setting
 from dissensus.labels import vocabulary as vocab
+from dissensus.labels.features import TEXT_NAMES
 from dissensus.labels.vocabulary import quoted
-from dissensus.tables.columns import TEXT_NAMES, called, is_remark
+from dissensus.tables.columns import called, is_remark
 from dissensus.tables.tables import Table
 
 MIN_TELLING_ITEMS = 3  # with several rows, from which values tell

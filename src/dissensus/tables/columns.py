@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dissensus.errors import DataError, did_you_mean, nearest, setting
+from dissensus.labels.features import TEXT_NAMES
 from dissensus.labels.vocabulary import quoted
 
 # Usual names of each column, most certain first. Case, white space and hyphens do not matter ("Worker ID" is
@@ -43,8 +44,7 @@ _CONTENT_NAMES = ("question", "unit", "sample", "object", "category", "prompt")
 _CROWD_KIT_NAMES = {"item": "task", "annotator": "worker"}  # read without a note, like the roles' names
 _OPTIONS = {"gold": "label", "text": "text_column"}  # settings not named after their role
 
-# Usual names of the text of an item, most certain first, and of other columns that describe an item.
-TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
+# Usual names of columns that describe an item.
 _ITEM_SIDE = frozenset({*TEXT_NAMES, "split", "url", "lang", "language"})
 # Words in the names of labels that no single annotator gave: majority vote, final_label, "Ground truth".
 _SUMMARY_WORDS = {

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,14 +87,18 @@ class DecisionLog:
         unsure = {"unsure": True} if label is None else {}
         return self._record({"item": item, "label": label} | unsure | ({"note": note} if note else {}))
 
-    def undo(self) -> tuple[int, str] | None:
-        """Undo the last decision that is not undone; return the number of the line and the item."""
+    def undo(self) -> tuple[int, dict[str, Any]] | None:
+        """Undo the last decision that is not undone; return the number of the new line and the decision."""
         undone = {line["undo"] for line in self.lines if "undo" in line}
-        seqs = [line["seq"] for line in self.lines if "item" in line and line["seq"] not in undone]
-        return (self._record({"undo": seqs[-1]}), self._line(seqs[-1])["item"]) if seqs else None
+        lines = [line for line in self.lines if "item" in line and line["seq"] not in undone]
+        return (self._record({"undo": lines[-1]["seq"]}), lines[-1]) if lines else None
 
     def close(self) -> None:
-        """Close the file, which ends the lock."""
+        """Close the file, which ends the lock; remove it if it has no decisions."""
+        if len(self.lines) == 1:
+            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder has other files
+                self.path.parent.rmdir()
         os.close(self._file)
 
     def _line(self, seq: int) -> dict[str, Any]:
@@ -107,6 +112,8 @@ class DecisionLog:
     def _append(self, line: dict[str, Any]) -> None:
         """Append a line and sync the file; after a failure, the file is as before."""
         data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        if not self.path.exists() or not os.path.samestat(os.fstat(self._file), self.path.stat()):
+            raise DataError(f"{self.path}: was removed or replaced; start dissensus open again")
         try:
             written = 0
             while written < len(data):
@@ -144,8 +151,10 @@ def _parse(path: Path, raw: bytes) -> list[dict[str, Any]]:
             line = PLAIN_DECODER.decode(text.decode())
             _check(line, lines)
         except (ValueError, KeyError, TypeError, RecursionError):
-            problem = "is not a file of decisions" if number == 1 else "is damaged"
-            raise DataError(f"{path} line {number}: {problem}; name another file, or remove it") from None
+            problem = "is damaged; correct or remove this line"
+            if number == 1:
+                problem = "is not a file of decisions; name another directory"
+            raise DataError(f"{path} line {number}: {problem}") from None
         lines.append(line)
     return lines
 

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, bad_parameter, setting
 from dissensus.labels import vocabulary as vocab
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import TEXT_NAMES
 from dissensus.labels.kinds import SEPARATORS, LabelType, check_label_type, infer_label_type, is_number
 from dissensus.labels.rows import Duplicates, count_notes
 from dissensus.tables.column_values import MAX_DISTINCT, MAX_DISTINCT_SHARE, check_roles, without_contradicted
 from dissensus.tables.columns import (
-    TEXT_NAMES,
     called,
     describes_item,
     find_column,

@@ -4,7 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const VIEWS = ["decide", "report", "export"];
 const N_KEYS = 9; // classes that have a key
-const SETTLING = 300; // milliseconds in which a new item takes no decision, so that a double click decides one item
+const SETTLING = 300; // milliseconds in which a new item takes no click, so that a double click decides one item
 const MAX_NAMES = 12; // annotators listed for a class
 
 let state = { stage: "", version: -1, report: 0, latest: null };
@@ -13,6 +13,8 @@ let draft = null; // note and ticks of this item
 let blind = remembered("blind", false);
 let asWritten = false; // texts without formatting
 let busy = false; // a decision is being saved, or the next item is being loaded: decisions are not taken
+let settled = true; // clicks are taken
+let refitting = false;
 let shown = { version: -1, line: 0 }; // numbers, and last line of the journal, that the item on screen takes into account
 let skipped = [];
 const drafts = new Map(Object.entries(remembered("drafts", {})));
@@ -86,7 +88,7 @@ function pollSoon() {
   poll();
 }
 
-const working = () => state.stage === "reading" || state.stage === "fitting";
+const working = () => state.stage === "fitting";
 const opened = () => state.n_items !== undefined; // there are numbers, if only those of the first fit
 
 function apply(found) {
@@ -96,6 +98,14 @@ function apply(found) {
   $("title").textContent = state.title || "dissensus";
   showBackground();
   showView();
+  if (refitting && !working()) {
+    refitting = false;
+    say("The refit is finished; the report is new.");
+  }
+  if ($("notes").hidden && state.notes && state.notes.length) {
+    $("notes").hidden = false;
+    $("notes").replaceChildren(h("summary", {}, "Notes on the file"), h("ul", {}, ...state.notes.map((one) => h("li", {}, one))));
+  }
   if (before.error !== state.error && state.error) warn(state.error, "", null, "fit");
   else if (!state.error) calm("fit");
   if (!opened() || busy) return;
@@ -157,9 +167,9 @@ function showReport() {
 }
 
 const FILES = [
-  ["gold.csv", "The decided items and the label you chose. `dissensus fit --gold` reads it."],
+  ["gold.csv", "The decided items and the label you chose. `dissensus fit FILE --gold gold.csv --estimate truth` trains on them."],
   ["labels.csv", "One label for each item: your decision if there is one, else the most probable class according to the model."],
-  ["label-studio.json", "The items with their labels, to import into Label Studio."],
+  ["label-studio.json", "The items with their labels as predictions, to import into Label Studio."],
   ["argilla.json", "The items with their labels, to import into Argilla."],
   ["decisions.jsonl", "Every decision in the order in which it was made, also unsure and undone ones, with your notes."],
 ];
@@ -167,11 +177,11 @@ const TEXTS = [["methods.txt", "Methods", "A paragraph for a paper."], ["table.t
 
 async function showTexts() {
   if (view() !== "export" || !opened()) return;
-  const found = await Promise.all(TEXTS.map(([name]) => fetch(`take/${name}`).then((answer) => (answer.ok ? answer.text() : ""), () => "")));
+  const found = await Promise.all(TEXTS.map(([name]) => fetch(`export/${name}`).then((answer) => (answer.ok ? answer.text() : ""), () => "")));
   $("texts").replaceChildren(...TEXTS.flatMap(([name, title, words], n) => {
     const text = h("pre", { tabindex: "0", "aria-label": title }, found[n]);
     const copy = h("button", { type: "button", onclick: () => copyText(text, copy) }, "Copy");
-    return found[n] ? [h("h3", {}, title), h("p", { class: "note" }, `${words} `, h("a", { href: `take/${name}`, download: name }, name)), text, copy] : [];
+    return found[n] ? [h("h3", {}, title), h("p", { class: "note" }, `${words} `, h("a", { href: `export/${name}`, download: name }, name)), text, copy] : [];
   }));
 }
 
@@ -183,7 +193,11 @@ function copyText(source, button) {
 }
 
 async function refit() {
-  try { say((await ask("refit", {})).message || "The refit runs in the background."); pollSoon(); } catch (error) { failed(error, refit); }
+  try { await ask("refit", {}); } catch (error) { failed(error, refit); return; }
+  Object.assign(state, { stage: "fitting" });
+  refitting = true;
+  say("Fitting again, with the decisions …");
+  pollSoon();
 }
 
 // ---- a dropped file -------------------------------------------------------------------------------------
@@ -236,7 +250,8 @@ async function load(source) {
     const found = await source();
     shown = now;
     show(found);
-    await new Promise((resolve) => { setTimeout(resolve, SETTLING); });
+    settled = false;
+    setTimeout(() => { settled = true; }, SETTLING);
   } catch (error) { failed(error, () => load(source)); }
   setBusy(false);
 }
@@ -281,7 +296,7 @@ function show(found) {
 
 function place() {
   const id = h("bdi", { class: "id" }, item.item);
-  if (item.beyond) return [`Item ${whole(item.position)} `, id, " ", h("span", { class: "note" }, "further items, the most uncertain first")];
+  if (item.beyond) return ["Further item ", id, h("span", { class: "note" }, " (beyond the items to adjudicate, the most uncertain first)")];
   return [`Item ${whole(item.position)} of ${whole(item.of)} `, id];
 }
 
@@ -349,7 +364,7 @@ const keyOf = (p) => (p < N_KEYS ? h("kbd", { "aria-hidden": "true" }, String(p 
 
 function choice(answer, p) {
   return h("button", { type: "button", class: "choice", "data-key": String(p), "aria-keyshortcuts": p < N_KEYS ? String(p + 1) : null,
-    onclick: () => decide(answer.label) }, keyOf(p), swatch(p), h("bdi", {}, answer.label));
+    onclick: (event) => { if (settled || !event.detail) decide(answer.label); } }, keyOf(p), swatch(p), h("bdi", {}, answer.label));
 }
 
 // A box to tick for a member of the answer; -1: for the empty answer.
@@ -400,7 +415,7 @@ function likely() {
   const top = known.reduce((best, answer) => (answer.right > best.right ? answer : best));
   const chosen = multi() ? known.filter((answer) => answer.right >= 0.5) : [top];
   const named = chosen.map((answer) => `‘${answer.label}’ (${percent(answer.right)})`).join(", ");
-  return [h("span", {}, "Most likely right: "), h("strong", { dir: "auto" }, named || "none")];
+  return [h("span", {}, "Most likely right, with annotators weighted by skill: "), h("strong", { dir: "auto" }, named || "none")];
 }
 
 function filterAnswers() {
@@ -454,7 +469,7 @@ async function save(decision) {
     return;
   }
   shown.line = Math.max(shown.line, saved.seq);
-  Object.assign(state, { decided: saved.decided, can_undo: true });
+  Object.assign(state, { decided: saved.decided, unsure: saved.unsure, can_undo: true });
   drafts.delete(decision.item);
   remember("drafts", Object.fromEntries(drafts));
   say(`Saved: ${words(decision)}`, ` for ${decision.item}${saved.replaced ? ", in place of the earlier decision" : ""}`);
@@ -473,15 +488,16 @@ async function undo() {
   if (busy || !state.can_undo) return;
   setBusy(true);
   let undone;
-  try { undone = await ask("undo", {}); } catch (error) {
+  try { undone = await ask("undo", { seq: shown.line }); } catch (error) {
     setBusy(false);
     warn(error.message);
     return;
   }
   shown.line = Math.max(shown.line, undone.seq);
-  say(`Undone: ${undone.item}`, " is open again");
   skipped = skipped.filter((id) => id !== undone.item);
+  if (undone.note) drafts.set(undone.item, { note: undone.note, ticks: [], none: false });
   await load(() => itemOf(undone.item));
+  say(`Undone: ${undone.item}`, item && item.decision ? "; the earlier decision counts again" : " is open again");
   pollSoon();
 }
 
@@ -570,7 +586,7 @@ for (const name of ["dragover", "drop", "dragleave"]) {
     if (name === "drop" && event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
   });
 }
-$("files").replaceChildren(...FILES.map(([name, use]) => h("li", {}, h("a", { href: `take/${name}`, download: name }, name), h("span", {}, ...inline(use)))));
+$("files").replaceChildren(...FILES.map(([name, use]) => h("li", {}, h("a", { href: `export/${name}`, download: name }, name), h("span", {}, ...inline(use)))));
 document.addEventListener("keydown", onKey);
 addEventListener("hashchange", () => { showView(); showTexts(); });
 poll();

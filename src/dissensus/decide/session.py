@@ -1,4 +1,4 @@
-"""What a page on this machine works with: labels, fits in the background, and the decisions of a person.
+"""Labels, fits in the background and the decisions of a person, for a page on this machine.
 
 Two models answer two questions. The first estimates the *answers* of a population: a quick fit, then the
 default, with the report. The second is a model of the *truth*, which is trained on the decisions as gold and
@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 
 from dissensus.annotators.plan import Findings
 from dissensus.decide.items import DecisionItems
-from dissensus.errors import DataError, DissensusError
+from dissensus.errors import DataError, DissensusError, setting
 from dissensus.evaluate.truth import choose_truth
 from dissensus.importers.read import read_annotations
 from dissensus.labels.annotations import Annotations
@@ -37,13 +38,13 @@ JOURNAL = "decisions.jsonl"
 Read = Callable[..., Annotations]
 
 
-class Room:
+class DecisionSession:
     """Labels, fits and decisions.
 
     Parameters
     ----------
     folder
-        Directory of the decisions; None: ``votes-decisions`` for ``votes.csv`` or the run ``votes-refined``.
+        Directory of the decisions; None: see ``open``.
     read
         Function that reads a file of labels.
     seed
@@ -60,14 +61,23 @@ class Room:
         self.images = Path()  # folder of the labels, in which images are looked for
         self._journal: DecisionLog | None = None
         self._lock, self._new_decisions = threading.RLock(), threading.Event()
+        self._fitting_truth = threading.Lock()  # one fit at a time, so that the later decisions win
 
     # ---- work in the background -----------------------------------------------------------------------
 
-    def open(self, path: Path) -> None:
-        """Read a file of labels or a finished run, and fit the labels in the background."""
-        labels = open_labels(path, self.read)
-        saved = load_run(path) if is_run(path) else None
-        self._take(labels, path.name, path.resolve())
+    def open(self, path: Path, folder: Path | None = None) -> None:
+        """Read a file of labels or a finished run, and fit the labels in the background.
+
+        The decisions are in ``folder``; None: in votes-decisions beside votes.csv, or the run votes-refined.
+        """
+        with self._lock:
+            if self.labels is not None:
+                raise DataError("labels are open already; start dissensus open again for another file")
+            labels = open_labels(path, self.read)
+            saved = load_run(path) if is_run(path) else None
+            beside = path.resolve().parent if folder is None else folder
+            self._take(labels, path.name, beside / f"{path.stem.removesuffix('-refined')}-decisions")
+            self.images = path.resolve().parent
         if saved is None:
             self._start(self._fit_all)
         else:
@@ -76,32 +86,43 @@ class Room:
     def show(self, labels: Annotations, model: Model, seed: int = 0) -> None:
         """Show labels and a model that is fitted to them."""
         self.seed = seed
-        self._take(labels, "labels", Path("labels").resolve())
+        self._take(labels, "labels", Path("labels-decisions"))
         self._start(self._show, model)
 
     def refit(self) -> dict[str, Any]:
-        """Choose and fit both models again in the background, with the decisions as gold."""
+        """Choose and fit the model of the truth again in the background, and renew the report."""
         self.opened()
         self._start(self._refit)
         return {"message": "fitting again, with the decisions"}
 
-    def _take(self, labels: Annotations, title: str, path: Path) -> None:
-        """Take labels from a path, and open their file of decisions."""
+    def _take(self, labels: Annotations, title: str, folder: Path) -> None:
+        """Take labels, and open their file of decisions."""
         if labels.label_type == "numeric":
             raise DataError(f"{title}: numbers are estimated, not decided; use dissensus fit")
+        journal = DecisionLog((self.folder or folder) / JOURNAL, title)
+        ids = set(map(str, labels.items))
+        foreign = next((item for item in journal.decisions if item not in ids), None)
+        if foreign is not None:
+            journal.close()
+            raise DataError(
+                f"{journal.path}: has decisions on other items, such as {foreign!r}, than {title}; name "
+                f"another directory with {setting('output')}"
+            )
+        self._journal, self.labels, self.title = journal, labels, title
+
+    def close(self) -> None:
+        """Close the file of decisions."""
         with self._lock:
-            if self.labels is not None:
-                raise DataError("labels are open already; start dissensus open again for another file")
-            folder = self.folder or Path(f"{path.stem.removesuffix('-refined')}-decisions")
-            self._journal = DecisionLog(folder / JOURNAL, title)
-            self.labels, self.title, self.images = labels, title, path.parent
+            if self._journal is not None:
+                self._journal.close()
 
     def _start(self, work: Callable[..., None], *arguments: Any, **evidence: Any) -> None:
         with self._lock:
             if self.stage == "fitting":
                 raise DataError("a fit is running; wait until it is finished")
             self.stage, self.error, self.share = "fitting", "", 0.0
-        run = partial(self._run, work, *arguments, **evidence)
+        # messages of the thread name settings as those of the caller do
+        run = partial(copy_context().run, self._run, work, *arguments, **evidence)
         threading.Thread(target=run, daemon=True).start()
 
     def _run(self, work: Callable[..., None], *arguments: Any, **evidence: Any) -> None:
@@ -121,7 +142,9 @@ class Room:
             self.error = f"internal error ({error!r}); the decisions are saved"
 
     def _fit_all(self) -> None:
-        self._set_answers(self._fit(fast=True), is_fast=True)
+        if DEFAULTS[self.labels.label_type] == "pool" and not self.labels.anonymous:
+            # the quick fit does not wait for the embedding of texts
+            self._set_answers(self._fit({"use_features": False}), is_fast=True)
         self._set_answers(self._fit())
         self._write_report()
 
@@ -129,16 +152,14 @@ class Room:
         self._set_answers(model)
         self._write_report(**evidence)
 
-    def _fit(self, fast: bool = False) -> Model:
-        self.message = "a quick first fit" if fast else "fitting the default model"
+    def _fit(self, quick: dict[str, Any] | None = None) -> Model:
+        self.message = "fitting the default model" if quick is None else "a quick first fit"
 
         def progress(_: str, share: float) -> None:
             self.share = min(share, 1.0)
 
-        # the quick fit does not wait for the embedding of texts
-        is_pool = DEFAULTS[self.labels.label_type] == "pool" and not self.labels.anonymous
-        settings = {"use_features": False} if fast and is_pool else {}
-        return fit(self.labels, settings=settings, fast=fast, seed=self.seed, progress=progress).model
+        effort: dict[str, Any] = {"settings": quick, "fast": quick is not None}
+        return fit(self.labels, **effort, seed=self.seed, progress=progress).model
 
     def _set_answers(self, model: Model, is_fast: bool = False) -> None:
         """Show the answers of a model; the first time, also fit the model of the truth."""
@@ -158,10 +179,11 @@ class Room:
 
     def _refit(self) -> None:
         self.message = "choosing the model of the right class"
-        truth = self._choose_truth()
-        with self._changed():
-            self.items = replace(self.opened(), truth=truth)
-        self._set_answers(self._fit())
+        with self._fitting_truth:
+            truth = self._choose_truth()
+            with self._changed():
+                self.items = replace(self.opened(), truth=truth)
+        self._new_decisions.set()  # there may be some since
         self._write_report()
 
     def _write_report(self, **evidence: Any) -> None:
@@ -181,11 +203,11 @@ class Room:
         while True:
             self._new_decisions.wait()
             self._new_decisions.clear()
-            with self._failures_shown():
+            with self._failures_shown(), self._fitting_truth:
                 labels = self._labels_with_gold()
                 truth = with_settings(self.opened().truth, {}).fit(labels, prior=gold_prior(labels))
                 with self._changed():
-                    self.items = replace(self.opened(), truth=truth)
+                    self.items, self.error = replace(self.opened(), truth=truth), ""
 
     @property
     def journal(self) -> DecisionLog:
@@ -216,10 +238,10 @@ class Room:
             judged = np.flatnonzero(labels.gold >= 0)
             names = labels.classes[labels.gold[judged]]
             gold = dict(zip(map(str, labels.items[judged]), names, strict=True))
-        items, classes = set(map(str, labels.items)), set(map(str, labels.classes))
-        for decision in self.decisions.values():  # those on other labels are ignored
+        classes = set(map(str, labels.classes))
+        for decision in self.decisions.values():
             name = decision.class_name
-            if decision.item in items and (name in classes or isinstance(decision.label, list)):
+            if name in classes or isinstance(decision.label, list):
                 gold[decision.item] = name
         return labels.with_tables(gold={"item": list(gold), "label": list(gold.values())}) if gold else labels
 
@@ -234,17 +256,21 @@ class Room:
             replaced = item in items.decisions
             seq = self.journal.decide(item, items.check_answer(label), note)
             self._take_decisions()
-            return {"seq": seq, "item": item, "decided": len(self.opened().decisions), "replaced": replaced}
+            return {"seq": seq, "item": item, "replaced": replaced} | self._counts()
 
-    def undo(self) -> dict[str, Any]:
-        """Undo the last decision."""
+    def undo(self, seq: int | None = None) -> dict[str, Any]:
+        """Undo the last decision; ``seq`` is the last line that the person has seen."""
         with self._lock:
             self.opened()
+            last = self.journal.last
+            if seq is not None and last is not None and last["seq"] > seq:
+                raise DataError(f"{last['item']!r} was decided in another tab since; look at it first")
             undone = self.journal.undo()
             if undone is None:
                 raise DataError("there is no decision to undo")
             self._take_decisions()
-            return {"seq": undone[0], "item": undone[1]}
+            seq, line = undone
+            return {"seq": seq, "item": line["item"], "label": line["label"], "note": line.get("note", "")}
 
     def _take_decisions(self) -> None:
         self.items = replace(self.opened(), decisions=self.decisions)
@@ -266,16 +292,18 @@ class Room:
             state |= {"report": self.report_version, "fast": self.is_fast}
             if self.items is None:
                 return state
-            labels, decisions = self.items.labels, self.items.decisions
-            n_unsure = sum(decision.label is None for decision in decisions.values())
+            labels = self.items.labels
             state |= {"n_items": labels.n_items, "n_labels": labels.n_labels, "kind": labels.label_type}
             state |= {"classes": self.items.class_names, "file": str(self.journal.path.resolve())}
             state |= {"to_decide": int(self.items.findings.adjudicate.sum()), "latest": self.journal.last}
-            return state | {
-                "decided": len(decisions) - n_unsure,
-                "unsure": n_unsure,
-                "can_undo": bool(decisions),
-            }
+            state |= {"notes": list(labels.notes), "can_undo": bool(self.items.decisions)}
+            return state | self._counts()
+
+    def _counts(self) -> dict[str, int]:
+        """Return the numbers of items that are decided, and of those that the person is unsure about."""
+        decisions = self.opened().decisions.values()
+        n_unsure = sum(decision.label is None for decision in decisions)
+        return {"decided": len(decisions) - n_unsure, "unsure": n_unsure}
 
     def next(self, skipped: list[str]) -> dict[str, Any]:
         """Return the next item to decide; its id is None if all are decided."""

@@ -1,4 +1,4 @@
-"""What a person takes away from the page: gold, labels, tasks of other tools, and sentences for a paper."""
+"""Exports of the page: gold, labels, tasks of other tools, and sentences for a paper."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from dissensus._version import __version__
+from dissensus.annotators.sentences import count
 from dissensus.decide.items import DecisionItems
-from dissensus.decide.room import Room
+from dissensus.decide.session import DecisionSession
 from dissensus.labels.description import describe
 from dissensus.labels.kinds import parse_set
 from dissensus.labels.vocabulary import arrow_table
@@ -27,17 +28,17 @@ LATEX = {ord(c): f"\\{c}" for c in "&%$#_{}"} | {
 }
 
 
-def gold_table(room: Room) -> str:
+def gold_table(session: DecisionSession) -> str:
     """Return the decided items and their classes as CSV."""
-    decisions = [d for d in room.opened().decisions.values() if d.label is not None]
+    decisions = [d for d in session.opened().decisions.values() if d.label is not None]
     columns = {"item": [d.item for d in decisions], "label": [d.class_name for d in decisions]}
     columns |= {"note": [d.note for d in decisions], "time": [d.time for d in decisions]}
     return _csv(columns)
 
 
-def label_table(room: Room) -> str:
+def label_table(session: DecisionSession) -> str:
     """Return every item's label as CSV: the decision, or the class that is most likely right."""
-    items = room.opened()
+    items = session.opened()
     labels, answers = _answers(items)
     shares, n_labels = items.truth.label_distributions_, items.labels.counts.sum(axis=1)
     classes = [str(name) for name in items.truth.classes_]
@@ -54,23 +55,21 @@ def _answers(items: DecisionItems) -> tuple[list[str | None], list[str]]:
     return labels, [str(p) if label is None else label for label, p in zip(labels, top, strict=True)]
 
 
-def tool_tasks(room: Room, tool: str) -> str:
+def tool_tasks(session: DecisionSession, tool: str) -> str:
     """Return the items with their labels as tasks of a labelling tool."""
-    items = room.opened()
+    items = session.opened()
     decided, answers = _answers(items)
     certainty = items.truth.label_distributions_.max(axis=1)
     rows = []
     for m, name in enumerate(items.ids):
-        decision = items.decisions.get(name)
-        is_decided, label = decided[m] is not None, parse_set(answers[m]) if items.takes_sets else answers[m]
-        row = {"item": name, "text": items.text(m) or name, "label": label, "n_more": 0}
-        row |= {
-            "action": "decided" if is_decided else "predicted",
-            "reason": decision.note if decision else "",
-        }
-        rows.append(row | {"share": 1.0 if is_decided else float(certainty[m])})
+        decision, label = items.decisions.get(name), parse_set(answers[m]) if items.takes_sets else answers[m]
+        action = "predicted" if decision is None else "unsure" if decided[m] is None else "decided"
+        row: dict[str, Any] = {"item": name, "text": items.text(m) or name, "label": label}
+        row |= {"n_more": 0, "action": action, "reason": decision.note if decision else ""}
+        rows.append(row | {"share": float(certainty[m]) if decided[m] is None else 1.0})
+    question = items.labels.columns_read.get("label", "label")
     with tempfile.TemporaryDirectory() as folder:
-        path = write_tasks(rows, Path(folder) / "tasks.json", tool, items.class_names)
+        path = write_tasks(rows, Path(folder) / "tasks.json", tool, items.class_names, question=question)
         return path.read_text(encoding="utf-8")
 
 
@@ -82,37 +81,43 @@ def facts(items: DecisionItems) -> dict[str, str]:
     rows["Labels per item"] = f"{per_item.mean:.1f} ({per_item.min} to {per_item.max})"
     if described.n_annotators is not None:
         rows["Annotators"] = f"{described.n_annotators:,}"
-    if np.isfinite(described.alpha):
+    if np.isfinite([described.alpha, described.alpha_low]).all():
         interval = f"95 % interval {described.alpha_low:.2f} to {described.alpha_high:.2f}, {described.level}"
         rows[ALPHA_ROW] = f"{described.alpha:.2f} ({interval})"
     rows |= {"Items adjudicated": f"{len(decisions) - n_unsure:,}", "Items left undecided": f"{n_unsure:,}"}
-    rows |= {"Model of the population": display_name(items.findings.model)}
-    return rows | {"Model of the right class": display_name(items.truth), "Version of dissensus": __version__}
+    models = (display_name(model).split(" (")[0] for model in (items.findings.model, items.truth))
+    rows |= dict(zip(("Model of the population", "Model of the right class"), models, strict=True))
+    return rows | {"Version of dissensus": __version__}
 
 
-def methods(room: Room) -> str:
+def methods(session: DecisionSession) -> str:
     """Return a paragraph for the methods section of a paper."""
-    fact = facts(room.opened())
+    items = session.opened()
+    fact, decisions = facts(items), items.decisions.values()
     by, alpha = (f" by {fact['Annotators']} annotators" if "Annotators" in fact else ""), fact.get(ALPHA_ROW)
+    model, truth = fact["Model of the population"], fact["Model of the right class"]
     says = [
         f"{fact['Labels']} labels{by} of {fact['Items']} items; labels per item: {fact['Labels per item']}.",
         f"{ALPHA_ROW} is {alpha}." if alpha else "",
-        "The share of each class in the population was estimated with dissensus "
-        f"{fact['Version of dissensus']} (model: {fact['Model of the population']}).",
+        "The share of each class in the population was estimated with the model "
+        f"{model} of dissensus {fact['Version of dissensus']}{' (a quick fit)' * session.is_fast}.",
     ]
-    if fact["Items adjudicated"] != "0":
-        adjudicated, undecided = fact["Items adjudicated"], fact["Items left undecided"]
-        says.append(f"Items adjudicated: {adjudicated}; left undecided: {undecided}.")
-        model = fact["Model of the right class"]
-        says.append(f"Labels of other items are those of the model {model}, trained on the decisions.")
+    n_unsure = sum(d.label is None for d in decisions)
+    n = len(decisions) - n_unsure
+    if n:
+        says.append(f"{count(n, 'item')} {'was' if n == 1 else 'were'} adjudicated.")
+        learned = ", trained on the decisions" * hasattr(items.truth, "confusion_")
+        says.append(f"Labels of the other items are those of the model {truth}{learned}.")
+    if n_unsure:
+        says.append(f"{count(n_unsure, 'item')} {'was' if n_unsure == 1 else 'were'} left undecided.")
     return " ".join(filter(None, says)) + "\n"
 
 
-def latex_table(room: Room) -> str:
+def latex_table(session: DecisionSession) -> str:
     """Return the same facts as a LaTeX table that uses the package booktabs."""
     rows = (
         f"{name.translate(LATEX)} & {value.translate(LATEX)} \\\\"
-        for name, value in facts(room.opened()).items()
+        for name, value in facts(session.opened()).items()
     )
     return "\n".join([r"\begin{tabular}{ll}", r"\toprule", *rows, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -122,12 +127,15 @@ def _csv(columns: dict[str, Any]) -> str:
         return write_table(arrow_table(columns), Path(folder) / "table.csv").read_text(encoding="utf-8")
 
 
-TAKEOUTS: dict[str, tuple[str, Callable[[Room], str]]] = {
+EXPORTS: dict[str, tuple[str, Callable[[DecisionSession], str]]] = {
     "gold.csv": ("text/csv", gold_table),
     "labels.csv": ("text/csv", label_table),
-    "label-studio.json": ("application/json", lambda room: tool_tasks(room, "label-studio")),
-    "argilla.json": ("application/json", lambda room: tool_tasks(room, "argilla")),
+    "label-studio.json": ("application/json", lambda session: tool_tasks(session, "label-studio")),
+    "argilla.json": ("application/json", lambda session: tool_tasks(session, "argilla")),
     "methods.txt": ("text/plain", methods),
     "table.tex": ("text/plain", latex_table),
-    "decisions.jsonl": ("application/x-ndjson", lambda room: room.journal.path.read_text(encoding="utf-8")),
+    "decisions.jsonl": (
+        "application/x-ndjson",
+        lambda session: session.journal.path.read_text(encoding="utf-8"),
+    ),
 }
