@@ -186,6 +186,7 @@ def test_a_decision_is_saved_once_and_only_then_confirmed(browser: Any, start: S
     page.keyboard.up("3")
     visitor.press(until="Saved")
     assert len(saved_decisions(tmp_path)) == 2
+    page.wait_for_timeout(400)  # a new item takes no click at once
     page.dblclick(".choice >> nth=0")
     visitor.press(until="Saved")
     for chord in ("Control+1", "Meta+1", "Alt+1"):

@@ -69,6 +69,13 @@ def load_loops(name: str, value: Any) -> Any:
         return library.__wrapped__()
 
 
+def rows(**columns: Any) -> pd.DataFrame:
+    """Forty items by three annotators who disagree on some; ``columns`` replace or add columns."""
+    m, n = (part.ravel() for part in np.indices((40, 3)))
+    frame = {"item": m, "annotator": [f"a{k}" for k in n], "label": np.where((m * n) % 3, "x", "y")}
+    return pd.DataFrame(frame | {name: make(m, n) for name, make in columns.items()})
+
+
 COUNTS = ds.Annotations.from_counts([[2, 1], [0, 3]])
 MESSAGES: dict[str, Callable[[], Any]] = {
     "no item column found": lambda: ds.read_annotations(VOTES.rename(columns={"item": "q1"}).assign(q2=1)),
@@ -80,6 +87,17 @@ MESSAGES: dict[str, Callable[[], Any]] = {
     ),
     "choose one with read_annotations(data, label=…)": lambda: ds.HPGM().fit_predict(
         VOTES.rename(columns={"label": "answer"}).assign(rating=[1, 2, 3, 4])
+    ),
+    "is different in every row and": lambda: ds.read_annotations(
+        rows(item=lambda m, n: 3 * m + n, text=lambda m, n: [f"text {k}" for k in m])
+    ),
+    "is the same in all rows of an item, and": lambda: ds.read_annotations(
+        rows(label=lambda m, n: np.where(m % 2, "x", "y"), mood=lambda m, n: (m * n + n) % 3)
+    ),
+    "annotators have several rows of one": lambda: notes(
+        pd.concat(
+            [rows(aspect=lambda m, n: ["taste"] * len(m)), rows(aspect=lambda m, n: ["price"] * len(m))]
+        )
     ),
     "is not in the label set": lambda: ds.read_annotations(VOTES, classes=["x"]),
     "all labels are by one annotator": fit_one_annotator,
