@@ -1,5 +1,6 @@
 """Label Studio: controls, regions, and repeated answers."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +56,24 @@ def test_spans_and_boxes(kind: str, word: str, tmp_path: Path) -> None:
     imported = load_export(written(tmp_path, both))
     assert imported.skipped == {f"{word} (ner)": 2}
     assert imported.labels.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"role": "user", "content": "Hi"}, {"author": "Ana", "text": "Hi"}],
+    ids=["chat", "paragraphs"],
+)
+@pytest.mark.parametrize("field", ["text", "dialogue"])
+def test_a_conversation_keeps_its_turns(message: dict[str, str], field: str, tmp_path: Path) -> None:
+    talk = [message, message | {next(iter(message)): "assistant"}]
+    first = task(result=[region("choices", {"choices": ["neg"]})]) | {"data": {field: talk}}
+    imported = load_export(written(tmp_path, [first]))
+    assert imported.items is not None
+    assert json.loads(imported.items["text"][0].as_py()) == talk
+
+
+def test_other_lists_are_joined(tmp_path: Path) -> None:
+    first = task(result=[region("choices", {"choices": ["neg"]})]) | {"data": {"text": ["one", "two"]}}
+    imported = load_export(written(tmp_path, [first]))
+    assert imported.items is not None
+    assert imported.items["text"][0].as_py() == "one [SEP] two"
