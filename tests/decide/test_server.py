@@ -177,7 +177,7 @@ def test_the_methods_paragraph_and_the_table_have_the_figures_of_the_description
     ends = f"{described.alpha_low:.2f} to {described.alpha_high:.2f}"
     alpha = f"{described.alpha:.2f} (95 % interval {ends}, nominal)"
     before = page.get("export/methods.txt").text
-    assert "180 labels by 6 annotators of 30 items; labels per item: 6.0 (6 to 6)." in before
+    assert "30 items received 180 labels from 6 annotators, 6.0 (6 to 6) per item." in before
     assert f"Krippendorff’s α is {alpha}." in before
     assert "adjudicated" not in before.lower()
     post(page, "decide", item="c1", label="yes")

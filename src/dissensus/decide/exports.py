@@ -94,10 +94,13 @@ def methods(session: DecisionSession) -> str:
     """Return a paragraph for the methods section of a paper."""
     items = session.opened()
     fact, decisions = facts(items), items.decisions.values()
-    by, alpha = (f" by {fact['Annotators']} annotators" if "Annotators" in fact else ""), fact.get(ALPHA_ROW)
+    by, alpha = (
+        (f" from {fact['Annotators']} annotators" if "Annotators" in fact else ""),
+        fact.get(ALPHA_ROW),
+    )
     model, truth = fact["Model of the population"], fact["Model of the right class"]
     says = [
-        f"{fact['Labels']} labels{by} of {fact['Items']} items; labels per item: {fact['Labels per item']}.",
+        f"{fact['Items']} items received {fact['Labels']} labels{by}, {fact['Labels per item']} per item.",
         f"{ALPHA_ROW} is {alpha}." if alpha else "",
         "The share of each class in the population was estimated with the model "
         f"{model} of dissensus {fact['Version of dissensus']}{' (a quick fit)' * session.is_fast}.",
