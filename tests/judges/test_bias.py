@@ -51,6 +51,7 @@ def test_a_preference_for_long_texts_beyond_that_of_humans_is_found():
     (bias,) = judge_biases(ratings(0, 0.0), 0)
     assert not bias.shown
     assert bias.in_words().startswith("length: none shown, ")
+    assert bias.in_words().endswith(") per doubling of the text’s length")
 
 
 def battles(seed, left=0.0, own=0.0, n=400):

@@ -66,6 +66,7 @@ def test_report_equals_that_of_one_file() -> None:
     assert both.pop("notes") == ["120 of 200 items of the log have human labels"]
     alone = one.to_dict()
     assert alone.pop("notes") == []
+    assert (both.pop("found_by"), alone.pop("found_by")) == ("all annotators of the log", "as listed")
     assert json.dumps(both) == json.dumps(alone)
     # A named judge is the only one; the log's other annotators count among the humans.
     named = ds.judge_report(labels(log), judges="model*", humans=labels(humans))
@@ -104,8 +105,12 @@ def test_classes_of_both_files() -> None:
         DataError, match=r"\(nominal: C, I, P\) .* \(nominal: no, yes\) do not match; write the"
     ):
         join_humans(labels(LOG), labels("1 ann yes, 2 ann no"))
+    with pytest.raises(DataError, match=r"write the classes alike: replace 0, 1 in the log by no, yes$"):
+        join_humans(labels("1 g 0, 2 g 1"), labels("1 ann yes, 2 ann no"))
     scale = labels("1 ann low, 2 ann high", classes=["low", "high"], label_type="ordinal")
-    with pytest.raises(DataError, match=r"\(nominal: high, low\) .* \(ordinal: low, high\) do not match"):
+    with pytest.raises(
+        DataError, match=r"\(nominal: high, low\) .* \(ordinal: low, high\) .* the same label type$"
+    ):
         join_humans(labels("1 g low, 2 g high"), scale)
     joined = join_humans(labels("1 g high", classes=["low", "high"], label_type="ordinal"), scale)[0]
     assert (list(joined.classes), joined.label_type) == (["low", "high"], "ordinal")
@@ -160,7 +165,7 @@ def test_humans_on_the_command_line(tmp_path: Path) -> None:
     log = write_file(tmp_path / "log.csv", "item,annotator,label\n1,g,C\n2,g,I\n3,g,C\n")
     people = write_file(tmp_path / "people.csv", "task,worker,verdict\n1,ann,C\n1,bob,C\n2,ann,C\n2,bob,I\n")
     result = run("judges", log, "--humans", people)
-    assert result.stdout.startswith("1 judge (as listed), 2 humans\n")
+    assert result.stdout.startswith("1 judge (all annotators of the log), 2 humans\n")
     assert "2 of 3 items of the log have human labels" in result.stderr
     people.write_text("task,worker,verdict\np,ann,C\nq,ann,C\n")
     message = failure("judges", log, "--humans", people)

@@ -8,7 +8,7 @@ from sklearn.metrics import cohen_kappa_score
 
 import dissensus as ds
 from dissensus.judges.answers import JudgeAnswers
-from dissensus.judges.kappa import human_kappa, human_kappas, judge_kappa
+from dissensus.judges.kappa import excess_disagreement, human_kappa, human_kappas, judge_kappa, outliers
 from experiments.judges import kappa_coverage, split_crowd
 from tests.helpers.judge import seen, table
 from tests.helpers.sizes import usually
@@ -97,6 +97,83 @@ def test_kappa_without_chance_disagreement_or_without_any():
     # 40 items without disagreement have the probability 0.05 if its share is 1 − 0.05^(1/40); chance is 1/2
     assert (value, high, n) == (1.0, 1.0, 40)
     assert low == pytest.approx(1 - (1 - 0.05 ** (1 / 40)) / 0.5)
+
+
+# ---- outliers -----------------------------------------------------------------------------------------
+
+
+def crowd(rng, n_humans, n_items, p, spread, per_item=3, label_type="nominal"):
+    """Humans who draw from the distribution of the item: κ = 1 / (1 + spread) for each of them."""
+    shares = rng.dirichlet(np.array(p) * spread, size=n_items).cumsum(axis=1)
+    draws = (rng.random((n_humans, n_items, 1)) > shares[:, :-1]).sum(axis=2)
+    chosen = rng.random((n_humans, n_items)).argsort(axis=0) < per_item
+    columns = dict(enumerate(np.where(chosen, draws, -1)))
+    return columns, lambda: JudgeAnswers.of(table(columns), np.zeros(n_humans, bool), label_type)
+
+
+EVEN, RARE = [0.4, 0.3, 0.3], [0.9, 0.1]
+
+
+@pytest.mark.parametrize(
+    "crowds",
+    [
+        {"n_humans": 10, "n_items": 300, "p": EVEN, "spread": 1},
+        {"n_humans": 10, "n_items": 300, "p": EVEN, "spread": 30},  # κ = 0.03
+        {"n_humans": 3, "n_items": 35, "p": EVEN, "spread": 2},
+        {"n_humans": 20, "n_items": 400, "p": RARE, "spread": 2},  # 6 items of the rare class per human
+        {
+            "n_humans": 20,
+            "n_items": 400,
+            "p": [0.02, 0.03, 0.05, 0.9],
+            "spread": 0.5,
+            "label_type": "ordinal",
+        },
+        {"n_humans": 50, "n_items": 800, "p": EVEN, "spread": 2, "per_item": 2},
+    ],
+)
+def test_equal_humans_have_no_outlier(crowds):
+    crowd_of = (crowd(np.random.default_rng(seed), **crowds)[1]() for seed in range(200))
+    assert sum(bool(outliers(answers)[0]) for answers in crowd_of) <= 4
+
+
+@pytest.mark.parametrize("label_type", ["nominal", "ordinal"])
+@pytest.mark.parametrize("p", [EVEN, RARE])
+def test_random_and_constant_humans_are_outliers(p, label_type):
+    rng = np.random.default_rng(0)
+    columns, answers = crowd(rng, 8, 1200, p, 0.5, label_type=label_type)
+    assert outliers(answers())[0] == {}
+    first = columns[5].copy()
+    columns[5][first >= 0] = first.max()  # the same answer to all items
+    assert outliers(answers())[0] == {5: pytest.approx(0, abs=1e-12)}
+    columns[5][first >= 0] = rng.permutation(first[first >= 0])
+    low, lowest = outliers(answers())
+    assert low.keys() == {5}
+    assert abs(low[5]) < 0.15
+    assert 0.4 < lowest < 0.7
+    # with 29 items, a human is not tested; of two humans, none is the outlier
+    columns[5][np.flatnonzero(columns[5] >= 0)[29:]] = -1
+    assert outliers(answers())[0] == {}
+    columns.clear()
+    columns |= {0: np.arange(60) % 2, 1: rng.integers(2, size=60)}
+    answers = JudgeAnswers.of(table(columns), np.zeros(2, bool))
+    assert outliers(answers) == ({}, pytest.approx(math.nan, nan_ok=True))
+
+
+def test_excess_disagreement_is_linear_in_the_items():
+    """Its mean is 0 at the κ of the human, and the deviations are those of the jackknife."""
+    columns, answers = crowd(np.random.default_rng(3), 6, 200, EVEN, 1)
+    ((_, kappa),) = [pair for pair in human_kappas(answers(), 6) if pair[0] == 0]
+    excess = excess_disagreement(answers(), 0, kappa.value)
+    assert excess.mean() == pytest.approx(0, abs=1e-12)
+    assert len(excess) == kappa.n_items
+    # κ without item m is about κ + z_m / (n C), with C the mean chance disagreement
+    chance = (excess_disagreement(answers(), 0, 0.0) - excess_disagreement(answers(), 0, 1.0)).mean() * -1
+    items = np.flatnonzero(columns[0] >= 0)
+    for item, z in zip(items[:20], excess[:20], strict=True):
+        label, columns[0][item] = columns[0][item], -1
+        ((_, without),) = [pair for pair in human_kappas(answers(), 6) if pair[0] == 0]
+        columns[0][item] = label
+        assert without.value - kappa.value == pytest.approx(z / len(items) / chance, abs=3e-4)
 
 
 @pytest.mark.slow

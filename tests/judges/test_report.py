@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -174,7 +175,7 @@ def test_votes_by_hand():
 
 def test_sentences_on_the_panel():
     dependent = "1.4 independent votes (95 % interval 1.2 to 1.6): they agree with each other more than"
-    independent = "1.9 independent votes (95 % lower bound 1.7): their errors show no dependence."
+    independent = "1.9 independent votes (95 % lower bound 1.7): dependence of their errors is not shown, but"
     for votes, low, high, groups, text in (
         (1.4, 1.2, 1.6, [[0], [1]], dependent),
         (1.9, 1.7, 2.0, [[0], [1]], independent),
@@ -200,7 +201,13 @@ def test_a_plain_table_is_read_in_one_command(tmp_path):
     lines = [line for line in shown.splitlines() if line.strip().startswith("judge")]
     assert len(lines) == 6  # the heads, and one line per judge
     assert "independent votes" not in shown
-    for text in ("5 judges (by name), 3 humans", "κ (95 %)", "κ of a human", "‘nearly’: the labels show"):
+    for text in (
+        "5 judges (by name), 3 humans",
+        "κ (95 %)",
+        "κ of a human",
+        "‘nearly’: the labels show",
+        "bias: compared with the humans",
+    ):
         assert text in shown
     shown = run("judges", file, "--verbose").stdout
     for text in ("5 judges (by name)", "winning rate", "independent votes", "Clearest errors"):
@@ -227,6 +234,43 @@ def test_a_run_has_the_judges_of_its_file(tmp_path):
     assert of_file["found_by"] == "by the column kind"
     run("fit", file, "--model", "empirical", "--no-report", "-o", tmp_path / "counts")
     assert run("judges", tmp_path / "counts").stdout.startswith("5 judges")
+
+
+@pytest.mark.data
+def test_a_human_on_whom_verdicts_hang_is_named(data_dir, tmp_path):
+    folder = data_dir.parent / "judges" / "cebab_stars"
+    if not folder.is_dir():
+        pytest.skip("the sets with judges are absent")
+    files = [folder / "annotations.csv", "--annotators", folder / "annotators.csv"]
+    result = run("judges", *files, "-o", tmp_path / "judges.html")
+    note = "κ with the other humans is -0.07 for human02, and at least 0.68 for all others; without human02, "
+    note += "the verdicts on these change: gemini_flash no, mistral-v03 no"
+    assert f"note: {note}" in result.stderr
+    assert note in (tmp_path / "judges.html").read_text(encoding="utf-8")
+    # these are the verdicts on a file without that human
+    rows = (folder / "annotations.csv").read_text(encoding="utf-8").splitlines()
+    rest = tmp_path / "rest.csv"
+    rest.write_text("\n".join(row for row in rows if ",human02," not in row), encoding="utf-8")
+    report = json.loads(run("judges", rest, *files[1:], "--json").stdout)
+    verdicts = {row["judge"]: row["verdict"] for row in report["judges"]}
+    assert {judge for judge, verdict in verdicts.items() if verdict != "replaces"} == {
+        "gemini_flash",
+        "mistral-v03",
+    }
+    assert not any("without" in note for note in report["notes"])
+
+
+def test_broken_humans_on_whom_no_verdict_hangs():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=400)
+    columns = {f"h{i}": seen(rng, truth, 3, 0.85 if i > 1 else 1 / 3) for i in range(8)}
+    report = ds.judge_report(table(columns | {"gpt": seen(rng, truth, 3, 0.9)}))
+    (note,) = report.notes
+    assert re.fullmatch(
+        r"κ with the other humans is -?0\.0\d for h\d and -?0\.0\d for h\d, and at least 0\.\d\d for all "
+        r"others; without h[01] and h[01], no verdict changes",
+        note,
+    )
 
 
 def two_classes(path, judge_accuracy=0.7):

@@ -459,8 +459,15 @@ def test_coefficients_of_each_pair() -> None:
     frame = table.to_frame()
     assert list(frame.columns[:4]) == ["annotator", "other", "coefficient", "weights"]
     assert "<table>" in table._repr_html_()
+    assert repr(table) == f"Agreement({len(table)} rows)"
     with pytest.raises(DataError, match="do not name annotators"):
         ds.agreement(ds.Annotations.from_counts([[1, 1]])).by_pair()
+
+
+def test_agreement_prints_its_values() -> None:
+    # two of three items agree: observed 2/3; a and b have 3 labels each, so that Scott's chance is 1/2
+    table = ds.agreement(labels_of(["aab", "abb"]), ["percent", "scott"])
+    assert repr(table) == "Agreement(percent 0.67, scott 0.33)"
 
 
 def test_pairs_without_common_items_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

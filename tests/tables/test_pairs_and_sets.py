@@ -30,6 +30,44 @@ def test_separator_is_suggested() -> None:
     assert not any("separator" in note for note in notes)
 
 
+@pytest.mark.parametrize("mark", ["|", ";", ","])
+def test_declared_sets_are_split_if_one_separator_joins_them(mark: str, tmp_path: Path) -> None:
+    cells = [
+        cell.replace("|", mark) for cell in ["joy | fear", "joy", "fear|anger", "", "anger|joy|", "fear"]
+    ]
+    frame = pd.DataFrame({"item": [1, 1, 2, 2, 3, 3], "annotator": ["a", "b"] * 3, "label": cells})
+    frame.to_csv(tmp_path / "votes.csv", index=False)
+    for source in (frame, tmp_path / "votes.csv"):
+        labels = ds.read_annotations(source, label_type="multi")
+        assert f"answers are read as sets of classes, split at {mark!r}" in labels.notes
+        assert rows_of(labels) == rows_of(ds.read_annotations(source, separator=mark))
+        assert labels.n_labels == 5
+    # the repeated labels of an annotator form one set, too
+    twice = pd.concat([frame, pd.DataFrame({"item": [1], "annotator": ["b"], "label": ["anger"]})])
+    labels = ds.read_annotations(twice, label_type="multi")
+    assert '["anger", "joy"]' in labels.classes.tolist()
+
+
+def test_declared_sets_are_not_split_without_evidence() -> None:
+    frame = pd.DataFrame(
+        {"item": [1, 1, 2, 2], "annotator": ["a", "b"] * 2, "label": ["p|q", "q", "r|s", "p"]}
+    )
+    labels = ds.read_annotations(frame, label_type="multi")
+    assert '["p|q"]' in labels.classes.tolist()
+    assert not any("split" in note for note in labels.notes)
+    # two separators: which of them separates classes is for the user to say
+    both = frame.assign(label=["p|q", "q|p", "p;q", "q;p"])
+    labels = ds.read_annotations(both, label_type="multi")
+    assert '["p|q"]' in labels.classes.tolist()
+    assert [note[-13:] for note in labels.notes if "may be sets" in note] == [
+        "separator='|'",
+        "separator=';'",
+    ]
+    # another separator is the way out if the split is wrong
+    words = frame.assign(label=["p|q", "q|p", "p", "q"])
+    assert '["p|q"]' in ds.read_annotations(words, label_type="multi", separator=";").classes.tolist()
+
+
 @pytest.mark.parametrize(
     "cells", [["['joy', 'fear']", "['joy']", "[]"], ['["joy", "fear"]', '["joy"]', "[]"]]
 )

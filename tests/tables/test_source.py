@@ -23,8 +23,11 @@ def test_missing_files_and_folders(tmp_path: Path, write: Callable[..., Path]) -
     write(HEADER)
     with pytest.raises(DataError, match=r"vots\.csv: no such file; did you mean .*votes\.csv'\?$"):
         ds.read_annotations(tmp_path / "vots.csv")
-    with pytest.raises(DataError, match=r"xyz: no such file; check the name$"):
-        ds.read_annotations(tmp_path / "xyz")
+    for name in ("xyz", "missing.csv"):  # a common suffix does not make names similar
+        with pytest.raises(DataError, match=rf"{name}: no such file; check the name$"):
+            ds.read_annotations(tmp_path / name)
+    with pytest.raises(DataError, match=r"votes\.cvs: no such file; did you mean .*votes\.csv'\?$"):
+        ds.read_annotations(tmp_path / "votes.cvs")
     with pytest.raises(DataError, match=r"there is no folder .* either"):
         ds.read_annotations(tmp_path / "no" / "votes.csv")
     with pytest.raises(DataError, match="is a directory; name the file in it"):

@@ -143,7 +143,8 @@ def _show(report: JudgeReport, by: str | None, verbose: bool) -> None:
     kappa = "κ" if report.answers.values is None else "weighted κ"
     columns = ["judge", "verdict", "as good as", f"{kappa} (95 %)", f"{kappa} of a human"]
     show_table(title, [*columns, *(f"{name.upper()} (of a human)" for name in rates), "bias"], lines)
-    say(verdict_sentence(report.epsilon))
+    terms = "κ: agreement beyond chance (at most 1); κ of a human: with the other humans, the ceiling;"
+    say(verdict_sentence(report.epsilon), f"{terms} bias: compared with the humans of the same items")
     if rates:
         say(f"TPR: share of the human answers {quoted(report.positive)} it gives too; TNR: of the others")
     say(*(drift.in_words() for drift in report.drifts))

@@ -62,11 +62,11 @@ class Bias:
         scale, form, unit = (100, "+.0f", " points") if self.by != "length" or self.of else (1, "+.2f", "")
         value, low, high = (f"{scale * x:{form}}" for x in (self.value, self.low, self.high))
         size = f"{value}{unit} ({low} to {high})"
+        size += " per doubling of the text’s length" * (self.by == "length")
         if not self.shown:
             return f"{self.by}: none shown, {size}"
-        if self.by == "length":
-            return f"{quoted(self.of) if self.of else 'scale'} {size} per doubling of the text’s length"
-        return f"{'left side' if self.by == 'position' else f'{self.of} options'} {size}"
+        subjects = {"length": quoted(self.of) if self.of else "scale", "position": "left side"}
+        return f"{subjects.get(self.by, f'{self.of} options')} {size}"
 
 
 def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:

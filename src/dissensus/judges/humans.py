@@ -77,7 +77,9 @@ def _with_common_classes(log: Annotations, humans: Annotations) -> tuple[Annotat
         code = np.array([code_of.get(value, -1) for value in humans.class_values.tolist()], np.int32)
     if (kind != "numeric" and (code < 0).all()) or not same_type:
         problem = f"the labels of the log ({names[0]}) and of the humans ({names[1]}) do not match"
-        raise DataError(f"{problem}; write the classes alike, and give both the same label type")
+        alike = f": replace {listed(log.classes)} in the log by {listed(humans.classes)}"
+        remedy = alike if same_type else ", and give both the same label type"
+        raise DataError(f"{problem}; write the classes alike{remedy}")
     moved, classes = log.class_vocabulary.extended(humans.class_vocabulary.arrow.filter(pa.array(code < 0)))
     code = np.where(code >= 0, moved[code], classes.codes(humans.class_vocabulary))
     fields: dict[str, Any] = {"class_vocabulary": classes, "label_type": kind}

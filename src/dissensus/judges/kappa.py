@@ -12,6 +12,11 @@ is the same figure for a human, compared with the other humans of the item: the 
 different humans of an item, and chance Σ_ap r_a r_p D(a, p). Fleiss' κ is its nominal case.
 
 Intervals are those of a jackknife over items.
+
+A human is an *outlier* if κ with the other humans is below c, the smaller of half of the median human's κ and
+the lower end of the ceiling. With C_m the part of item m in the chance disagreement, κ < c if the mean of
+z_m = D_m − (1 − c) C_m is above 0 (one-sided, at 1 % for all humans together by Bonferroni). The variance is
+pooled over the humans: one who met few items of a rare class can have κ = 0 with hardly any variance of z.
 """
 
 from __future__ import annotations
@@ -21,11 +26,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.comparison import MIN_ITEMS
 from dissensus.labels.agreement import item_groups, jackknife_interval
 from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, row_shares
+
+MAX_TESTED, MIN_TESTED = 500, 3  # humans tested for outliers: those with the most labels
+OUTLIER_LEVEL = 0.01  # probability of an outlier among humans who are alike
 
 
 class Kappa(NamedTuple):
@@ -83,15 +93,40 @@ def human_disagreement(e: Array, counts: NDArray[np.int64]) -> tuple[Array, Arra
     return scale * (size - 2 * (mean**2).sum(axis=1)), size, mean, mean
 
 
-def human_kappas(answers: JudgeAnswers, most: int) -> list[tuple[int, Kappa]]:
+def human_kappas(answers: JudgeAnswers, most: int = MAX_TESTED) -> list[tuple[int, Kappa]]:
     """Return code and κ with the other humans, for the humans with the most labels."""
-    load, result = np.bincount(answers.annotator[answers.human_rows]), []
-    for human in np.argsort(-load, kind="stable")[: min(most, (load > 0).sum())].tolist():
-        labels = answers.answers_of(human)
-        others, items = answers.human_counts.copy(), np.flatnonzero(labels >= 0)
-        others[items, labels[items]] -= 1
-        result.append((human, judge_kappa(answers, labels, others)))
-    return result
+    load = np.bincount(answers.annotator[answers.human_rows])
+    humans = np.argsort(-load, kind="stable")[: min(most, (load > 0).sum())].tolist()
+    return [(human, judge_kappa(answers, *with_others(answers, human))) for human in humans]
+
+
+def with_others(answers: JudgeAnswers, human: int) -> tuple[Codes, NDArray[np.int64]]:
+    """Return the labels of a human on shared items, and the number of other humans (labels, classes)."""
+    rows = np.flatnonzero(answers.annotator == human)
+    others = answers.human_counts[answers.item[rows]]
+    others[np.arange(len(rows)), answers.label[rows]] -= 1
+    shared = others.any(axis=1)
+    return answers.label[rows][shared], others[shared]
+
+
+def outliers(answers: JudgeAnswers) -> tuple[dict[int, float], float]:
+    """Return code and κ of the humans who hardly agree with the others, and the lowest κ of those who do."""
+    kappas = {h: k.value for h, k in human_kappas(answers) if k.n_items >= MIN_ITEMS and k.value == k.value}
+    if len(kappas) < MIN_TESTED:
+        return {}, math.nan
+    bound = min(float(np.median([*kappas.values()])) / 2, human_kappa(answers, answers.human_counts).low)
+    excess = {human: excess_disagreement(answers, human, bound) for human in kappas}
+    limit = ndtri(1 - OUTLIER_LEVEL / len(kappas)) * np.sqrt(np.mean([z.var() for z in excess.values()]))
+    low = {human: kappas[human] for human, z in excess.items() if z.mean() * math.sqrt(len(z)) > limit}
+    return low, min(kappas[human] for human in kappas.keys() - low)
+
+
+def excess_disagreement(answers: JudgeAnswers, human: int, kappa: float) -> Array:
+    """Return D_m − (1 − κ) C_m for the shared items of a human; the mean is 0 if this is its κ."""
+    D, size, x, y = judge_disagreement(coordinates(answers), *with_others(answers, human))
+    # C_m = |x_m|² + Σ_p s_mp |e_p|² − 2 (x_m · ȳ + x̄ · y_m − x̄ · ȳ)
+    mean_x, mean_y = x.mean(axis=0), y.mean(axis=0)
+    return np.asarray(D - (1 - kappa) * (size - 2 * (x @ mean_y + y @ mean_x - mean_x @ mean_y)))
 
 
 def _kappa(disagreement: Array, size: Array, x: Array, y: Array) -> Kappa:

@@ -54,7 +54,7 @@ class Panel:
         families = [group for group in self.groups if len(group) > 1]
         votes = f"The {len(names)} judges are worth {self.effective_votes:.1f} independent votes"
         if not families and self.high >= len(names):
-            dependence = "their errors show no dependence"
+            dependence = "dependence of their errors is not shown, but cannot be excluded"
             return f"{votes} (95\u00a0% lower bound {self.low:.1f}): {dependence}."
         dependence = "they agree with each other more than the human labels explain"
         text = f"{votes} (95\u00a0% interval {self.low:.1f} to {self.high:.1f}): {dependence}."

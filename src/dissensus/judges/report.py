@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from dissensus.judges.bias import Bias, judge_biases
 from dissensus.judges.comparison import MIN_ITEMS, Difference, Replacement, Z
 from dissensus.judges.drift import Drift, baseline, drifts, read_baseline
 from dissensus.judges.humans import join_humans
-from dissensus.judges.kappa import Kappa, human_kappa, judge_kappa
+from dissensus.judges.kappa import Kappa, human_kappa, judge_kappa, outliers
 from dissensus.judges.panel import Panel, judge_panel, panel_vote
 from dissensus.judges.rates import LEVEL_RULES, Rate, class_rates
 from dissensus.labels import as_annotations
@@ -240,7 +240,7 @@ def judge_report(
     check_rules("judge_report", JUDGE_RULES, epsilon=epsilon, level=level, n_items=n_items)
     earlier = None if since is None else read_baseline(since)
     annotations = as_annotations(labels)
-    notes = list[str]()
+    notes, all_of_log = list[str](), humans is not None and judges is None
     if humans is not None:
         annotations, judges, notes = join_humans(annotations, as_annotations(humans), judges)
     is_judge, found_by = find_judges(annotations, judges)
@@ -261,8 +261,9 @@ def judge_report(
     for judge in codes:
         notes += comparison.cautions(answers, judge)
     tests = [comparison.replacement_test(answers, judge, epsilon) for judge in codes]
+    notes += without_outliers(answers, tests, epsilon)
     return JudgeReport(
-        answers, found_by, epsilon, tests,
+        answers, "all annotators of the log" if all_of_log else found_by, epsilon, tests,
         [comparison.judge_difference(answers, judge) for judge in codes],
         judge_panel(answers),
         [rate for judge in codes for rate in class_rates(answers, judge, by, level)],
@@ -272,6 +273,22 @@ def judge_report(
         [] if earlier is None else list(drifts(answers, earlier)),
         fitted, n_items, notes,
     )  # fmt: skip
+
+
+def without_outliers(answers: JudgeAnswers, tests: Sequence[Replacement], epsilon: float) -> Iterator[str]:
+    """Yield which humans hardly agree with the others, and the verdicts that change without them."""
+    (low, lowest), labels = outliers(answers), answers.annotations
+    if not low:
+        return
+    rest = JudgeAnswers.of(labels.take_rows(~np.isin(labels.annotator, [*low])), answers.is_judge)
+    names, changes = labels.annotators, list[str]()
+    for test in tests:
+        verdict = comparison.replacement_test(rest, test.judge, epsilon).verdict
+        changes += [f"{names[test.judge]} {verdict or 'no verdict'}"] * (verdict != test.verdict)
+    who = sentences.listed([f"{kappa:.2f} for {names[human]}" for human, kappa in low.items()])
+    verdicts = f"the verdicts on these change: {', '.join(changes)}" if changes else "no verdict changes"
+    text = f"κ with the other humans is {who}, and at least {lowest:.2f} for all others"
+    yield f"{text}; without {sentences.listed([str(names[human]) for human in low])}, {verdicts}"
 
 
 def fields_of(source: Any, *names: str) -> dict[str, Any]:

@@ -298,6 +298,10 @@ class Agreement(TableResult):
         """Kind of data frame returned."""
         return self.labels.frame_kind
 
+    def __repr__(self) -> str:
+        values = ", ".join(f"{c.coefficient} {c.value:.2f}" for c in self.coefficients)
+        return f"Agreement({f'{len(self)} rows' if self.keys else values})"
+
     def __getitem__(self, name: str) -> Coefficient:
         """Return the first coefficient of a name, such as ``"alpha"``."""
         names = {c.coefficient: c for c in reversed(self.coefficients)}
@@ -353,9 +357,6 @@ class Agreement(TableResult):
     def _table(self, rows: Sequence[tuple[dict[str, Any], Coefficient]]) -> Agreement:
         keys, coefficients = zip(*rows, strict=True) if rows else ((), ())
         return replace(self, keys=keys, coefficients=coefficients)
-
-    def _caption(self) -> str:
-        return f"{len(self)} coefficients of agreement"
 
 
 def agreement(

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -184,6 +184,11 @@ def _suggestions(annotations: Annotations) -> tuple[str, ...]:
     if order is not None:
         scale = setting("classes", "<".join(order))
         notes.append(f"the labels look like a scale; if they are ordered, use {scale}")
+    return *notes, *dict(separator_notes(names)).values()
+
+
+def separator_notes(names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the separators that may join the classes of sets, each with a note that suggests it."""
     for mark in SEPARATORS:
         several = [name for name in names if mark in name]
         parts = [part.strip() for name in several for part in name.split(mark) if part.strip()]
@@ -191,8 +196,7 @@ def _suggestions(annotations: Annotations) -> tuple[str, ...]:
         # the parts are labels themselves, or occur repeatedly
         if len(several) > 1 and (2 * n_labels > n_parts or len(parts) >= 2 * n_parts):
             remedy = f"use {setting('separator', mark)}"
-            notes.append(f"labels such as {quoted(several[0])} may be sets; if so, {remedy}")
-    return tuple(notes)
+            yield mark, f"labels such as {quoted(several[0])} may be sets; if so, {remedy}"
 
 
 def scale_order(names: list[str]) -> list[str] | None:
@@ -245,16 +249,25 @@ def membership(classes: Vocabulary) -> tuple[NDArray[np.bool_], list[str]]:
 
 
 def as_sets(annotations: Annotations) -> Annotations:
-    """Combine all labels of an (item, annotator) pair into one set; labels that are sets stay the same."""
+    """Combine all labels of an (item, annotator) pair into one set; labels that are sets stay the same.
+
+    Labels that look like sets with one separator are split; if there are several, notes suggest each.
+    """
     if annotations.n_classes and all(str(name).startswith("[") for name in annotations.classes):
         return annotations
     names = [str(name) for name in annotations.classes]
+    parts, notes = [[name] for name in names], dict(separator_notes(names))
+    if len(notes) == 1:
+        (mark,) = notes
+        parts = [[part.strip() for part in name.split(mark) if part.strip()] for name in names]
+        notes[mark] = f"answers are read as sets of classes, split at {mark!r}"
     starts = np.flatnonzero(np.diff(annotations.pair, prepend=-1))
-    stops = np.append(starts[1:], annotations.n_labels)
-    texts = [format_set(names[p] for p in annotations.label[a:b]) for a, b in zip(starts, stops, strict=True)]
+    groups = np.split(annotations.label, starts[1:])
+    texts = [format_set(part for p in group for part in parts[p]) for group in groups]
     label, classes = encode(pa.array(texts, pa.string()), "label")
     rows = annotations.item[starts], annotations.annotator[starts], label
-    return with_rows(annotations, *rows, class_vocabulary=classes, gold=None)
+    both = *annotations.notes, *notes.values()
+    return with_rows(annotations, *rows, class_vocabulary=classes, gold=None, notes=both)
 
 
 def merge_case(annotations: Annotations, classes: Sequence[Any] | None = None) -> Annotations:

@@ -243,7 +243,9 @@ def _explaining_os_errors(name: str, path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         try:
-            close = nearest(path.name, [file.name for file in path.parent.iterdir()])
+            # similar without the suffix, which most files share
+            names = [file.name for file in path.parent.iterdir() if nearest(path.stem, [file.stem])]
+            close = nearest(path.name, names)
             hint = "check the name" if close is None else f"did you mean {str(path.parent / close)!r}?"
         except OSError:
             hint = f"there is no folder {str(path.parent)!r} either; check the path"
