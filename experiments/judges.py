@@ -22,7 +22,7 @@ from dissensus.errors import require
 from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.judges.answers import JudgeAnswers
 from dissensus.judges.bias import judge_biases
-from dissensus.judges.comparison import Z, conditional_shares
+from dissensus.judges.comparison import conditional_shares
 from dissensus.judges.drift import MIN_NEW_ITEMS, change_and_reach
 from dissensus.judges.drift import scores as scores_of
 from dissensus.judges.kappa import human_kappa, judge_kappa, scale_range
@@ -98,14 +98,15 @@ def read_answers(data: Path, name: str) -> JudgeAnswers:
 KAPPA_ITEMS = (100, 200)  # items of a subsample
 SPLIT_ITEMS = 2000  # items of a crowd of three humans
 SPLIT_SHARES = (1 / 3, 1.0)  # of items on which they split 2 to 1
+STRONG_JUDGE, FEW_SPLITS = 0.98, 0.05  # how often a strong judge sides with the two, and the share of splits
 
 
-def split_crowd(n_classes: int, share: float) -> JudgeAnswers:
+def split_crowd(n_classes: int, share: float, judge: float = 0.7) -> JudgeAnswers:
     """Return three humans who split 2 to 1 on some items, and a judge that often sides with the two."""
     rng, M = np.random.default_rng(n_classes), SPLIT_ITEMS
     majority = rng.choice(n_classes, size=M, p=[0.6, 0.4] if n_classes == 2 else None)
     other = (majority + rng.integers(1, n_classes, size=M)) % n_classes
-    alone, with_two = np.where(rng.random(M) < share, rng.integers(3, size=M), -1), rng.random(M) < 0.7
+    alone, with_two = np.where(rng.random(M) < share, rng.integers(3, size=M), -1), rng.random(M) < judge
     humans = [np.where(alone == h, other, majority) for h in range(3)]
     columns = [*humans, np.where(with_two, majority, other)]
     names = np.repeat(["h0", "h1", "h2", "gpt"], M)
@@ -129,8 +130,8 @@ def kappa_coverage(answers: JudgeAnswers, n_items: int, n_samples: int = N_SUBSA
             kappa = judge_kappa(answers, answer[items[rows]], counts[items[rows]])
             covered.setdefault(name, []).append(kappa.low <= truth <= kappa.high)
             if counts.shape[1] == 2:
-                value, error = conditional_shares(shares[rows], x[rows])
-                hits = np.abs(value - rates) <= Z * error
+                low, high = conditional_shares(shares[rows], x[rows])[1]
+                hits = (low <= rates) & (rates <= high)
                 covered.setdefault(f"{name}, TPR", []).append(bool(hits[1, 1]))
                 covered.setdefault(f"{name}, TNR", []).append(bool(hits[0, 0]))
     items, truth = np.flatnonzero(counts.sum(axis=1) >= 2), human_kappa(answers, counts).value
@@ -141,19 +142,6 @@ def kappa_coverage(answers: JudgeAnswers, n_items: int, n_samples: int = N_SUBSA
 
 
 # ---- false alarms of biases -----------------------------------------------------------------------------
-
-
-def as_pairs(labels: ds.Annotations) -> ds.Annotations:
-    """Return mtbench as pairwise labels: the item ids name the two models."""
-    sides = [str(item).split("__")[1:3] for item in labels.items]
-    winners = np.array([{"model_a": "left", "model_b": "right"}.get(str(c), str(c)) for c in labels.classes])
-    ids, names = labels.items[labels.item], labels.annotators[labels.annotator]
-    order = ["left", "tie", "right"]
-    pairs = ds.Annotations.from_arrays(
-        ids, names, winners[labels.label], classes=order, label_type="pairwise"
-    )
-    left, right = ([side[k] for side in sides] for k in (0, 1))
-    return pairs.with_tables(items={"item": labels.items, "left": left, "right": right})
 
 
 def bias_alarms(labels: ds.Annotations, judge: str, n_samples: int = N_SUBSAMPLES) -> Values:
@@ -176,6 +164,50 @@ def bias_alarms(labels: ds.Annotations, judge: str, n_samples: int = N_SUBSAMPLE
         sample = JudgeAnswers(labels, answers.is_judge, item, annotator[rows], label, 0)
         for bias in judge_biases(sample, code):
             alarms.setdefault(bias.by, []).append(bias.shown)
+    return {by: float(np.mean(shown)) for by, shown in alarms.items()}
+
+
+NOISE_ITEMS = 600
+# Accuracy of three humans and of the judge, by how much that of humans varies between items, and the share of
+# the judge's answers that are replaced by the left side.
+NOISE = {
+    "like the humans, 80 %": (0.8, 0.8, 0.0, 0.0),
+    "right in 80 %": (0.9, 0.8, 0.0, 0.0),
+    "right in 95 %, humans in 80 %": (0.8, 0.95, 0.0, 0.0),
+    "a coin": (0.9, 0.5, 0.0, 0.0),
+    "items hard for humans only": (0.95, 0.8, 0.4, 0.0),
+    "planted, 10 points": (0.9, 0.9, 0.0, 0.2),
+}
+
+
+def noisy_alarms(
+    human: float, judge: float, spread: float, planted: float, n_samples: int = N_SUBSAMPLES
+) -> Values:
+    """Measure how often a judge with independent errors is said to have each bias, or a planted one.
+
+    The left side is better in 70 % of the items and, in 80 % of these, of the judge's family; texts of this
+    class are twice as long.
+    """
+    M, alarms, names = NOISE_ITEMS, dict[str, list[bool]](), ["h0", "h1", "h2", "gpt-4"]
+    items = np.array([f"q{m:03}" for m in range(M)])
+    for seed in range(n_samples):
+        rng = np.random.default_rng(seed)
+        left_better = rng.random(M) < 0.7
+        own_left = rng.random(M) < np.where(left_better, 0.8, 0.2)
+        size = 100 * np.where(left_better, 2, 1) * np.exp(rng.normal(size=M) / 2)
+        accuracy = np.vstack([*[human - spread * rng.random(M)] * 3, np.full(M, judge)])
+        says_left = (rng.random((4, M)) < accuracy) == left_better
+        says_left[3] |= rng.random(M) < planted
+        rows = np.tile(items, 4), np.repeat(names, M), np.where(says_left.ravel(), "left", "right")
+        pairs = ds.Annotations.from_arrays(*rows, classes=["left", "tie", "right"], label_type="pairwise")
+        left, right = (np.where(own_left == side, "gpt-3", "claude") for side in (True, False))
+        pairs = pairs.with_tables(items={"item": items, "left": left, "right": right})
+        texts = {"item": items, "text": ["x" * int(length) for length in size]}
+        plain = ds.Annotations.from_arrays(*rows).with_tables(items=texts)
+        for labels in (pairs, plain):
+            answers = JudgeAnswers.of(labels, labels.annotators == "gpt-4")
+            for bias in judge_biases(answers, int(answers.judges[0])):
+                alarms.setdefault(bias.by, []).append(bias.shown)
     return {by: float(np.mean(shown)) for by, shown in alarms.items()}
 
 
@@ -410,10 +442,14 @@ def measure(data: Path, measurements: Measurements, parts: Sequence[str]) -> Non
         for n_classes, share in itertools.product((2, 3), SPLIT_SHARES):
             key = f"kappa {n_classes} classes, {share:.0%} of items split 2 to 1 {n}"
             measurements.get(key, kappa_coverage, split_crowd(n_classes, share), n)
+        strong = split_crowd(2, FEW_SPLITS, STRONG_JUDGE)
+        key = f"kappa 2 classes, {FEW_SPLITS:.0%} of items split 2 to 1, strong judge {n}"
+        measurements.get(key, kappa_coverage, strong, n)
     if "bias" in parts:
         for name in ("wax", "cebab_aspects"):
             measurements.get(f"bias {name}", bias_alarms, read_judged(data, name), "gpt-4o")
-        measurements.get("bias mtbench", bias_alarms, as_pairs(read_judged(data, "mtbench")), "gpt-4o")
+        for name, setting in NOISE.items():
+            measurements.get(f"bias judge {name}", noisy_alarms, *setting)
     if "drift" in parts:
         for share in SHARES:
             scores = (np.arange(1000) < 1000 * share).astype(np.float64)
@@ -459,9 +495,10 @@ KAPPA = """
 
 1,000 subsamples of each set, drawn with replacement: share of the 95 % intervals (jackknife over items) that
 contain κ of the whole set, for the judges (lowest and highest) and for a human with the others. The last
-crowds have {split:,} items and three humans who split 2 to 1 on a third or on all of them; for two classes,
-true-positive and true-negative rates are also measured. If humans split on every item, κ of a human depends
-on the class shares alone, near their extremum, and has no normal distribution.
+crowds have {split:,} items and three humans who split 2 to 1 on a third or on all of them (with a judge that
+sides with the two in 70 %), or on {few:.0%} (with a strong judge that does so in {strong:.0%}); for two
+classes, true-positive and true-negative rates (Wilson) are also measured. If humans split on every item, κ
+of a human depends on the class shares alone, near their extremum, and has no normal distribution.
 
 {table}
 """
@@ -471,6 +508,14 @@ BIAS = """
 
 1,000 judges that give the answer of a random human of each item, compared with the humans who remain: how
 often a bias is said to be shown (nominal level 0.05; of several classes, intervals are Bonferroni's).
+
+The rows that begin with *judge* are 1,000 simulations of {noise} items with three humans (right in 90 %, if
+not stated). The left side is better in 70 % of the items and then of the judge's family in 80 %; for the
+length, texts of one class are twice as long. The judge errs independently of all that, so that each alarm is
+a false one, except for the position in the last rows, where a fifth of the judge's answers are replaced by
+the left side. *Items hard for humans only* are those on which the accuracy of humans varies from 55 to 95 %,
+and that of the judge (80 %) does not: the answers of humans do not show this, and a judge is then said to be
+biased far too often.
 
 {table}
 """
@@ -558,7 +603,7 @@ def kappa_part(values: dict[str, Values]) -> str:
             cells = f"{min(judges):.3f} – {max(judges):.3f}", f"{row['a human']:.3f}"
             lines.append(line(name, n, *cells, ", ".join(f"{share:.3f}" for share in rates.values())))
     head = ("set", "items", "judges", "a human", "TPR, TNR")
-    return KAPPA.format(split=SPLIT_ITEMS, table=table(head, lines))
+    return KAPPA.format(split=SPLIT_ITEMS, few=FEW_SPLITS, strong=STRONG_JUDGE, table=table(head, lines))
 
 
 def bias_part(values: dict[str, Values]) -> str:
@@ -566,7 +611,7 @@ def bias_part(values: dict[str, Values]) -> str:
     rows = {key.removeprefix("bias "): row for key, row in values.items() if key.startswith("bias ")}
     alarms = [(name, by, row[by]) for name, row in rows.items() for by in row if by != "cpu_seconds"]
     lines = [line(name, by, f"{share:.3f}") for name, by, share in alarms]
-    return BIAS.format(table=table(("set", "bias", "alarms"), lines))
+    return BIAS.format(noise=NOISE_ITEMS, table=table(("set", "bias", "alarms"), lines))
 
 
 def drift_part(values: dict[str, Values]) -> str:

@@ -8,7 +8,7 @@ import pytest
 import dissensus as ds
 from dissensus.judges.answers import JudgeAnswers
 from dissensus.judges.bias import judge_biases, slope
-from experiments.judges import bias_alarms
+from experiments.judges import NOISE, bias_alarms, noisy_alarms
 from tests.helpers.judge import seen, table
 from tests.helpers.sizes import usually
 
@@ -18,16 +18,26 @@ def with_texts(labels, lengths):
     return labels.with_tables(items={"item": labels.items, "text": texts})
 
 
-def test_slopes_and_errors_are_those_of_statsmodels():
-    sm = pytest.importorskip("statsmodels.api")
+def test_slopes_are_those_of_two_humans_as_instruments_of_each_other():
+    gmm = pytest.importorskip("statsmodels.sandbox.regression.gmm")
     rng = np.random.default_rng(0)
-    z = rng.normal(size=60)
-    y = 0.3 * z + rng.normal(size=60) * (1 + z**2)
-    X = np.vander(z, 2)
-    fit = sm.OLS(y, X).fit(cov_type="HC3", use_t=True)
-    bias = slope("gpt", "length", [""], y[:, None], X)
-    assert bias.value == pytest.approx(fit.params[0], rel=1e-10)
-    np.testing.assert_allclose([bias.low, bias.high], fit.conf_int()[0], rtol=1e-10)
+    z, truth = rng.normal(size=60), rng.normal(size=60)
+    first, second = (truth + rng.normal(size=60) / 2 for _ in range(2))
+    y = 0.3 * z + 0.7 * truth + rng.normal(size=60) / 2
+    Z = np.vander(z, 2)
+
+    def fitted(rows):
+        # every item twice: one human explains the judge, the other is the instrument
+        x, w = (np.vstack([np.c_[Z, h][rows] for h in pair]) for pair in ((first, second), (second, first)))
+        return gmm.IV2SLS(np.tile(y[rows], 2), x, w).fit().params[0]
+
+    s, pairs = (first + second) / 2, first * second
+    bias = slope("gpt", "length", [""], np.stack([y, s, pairs])[:, :, None], Z)
+    assert bias.value == pytest.approx(fitted(np.arange(60)), rel=1e-9)
+    # (n − 1) / n Σ (x_(−m) − x̄)², with Student's quantile for 60 − 3 degrees of freedom
+    without = [fitted(np.delete(np.arange(60), m)) for m in range(60)]
+    half = 2.0025 * math.sqrt(59 * np.var(without))
+    np.testing.assert_allclose([bias.value - bias.low, bias.high - bias.value], half, rtol=1e-4)
 
 
 def ratings(seed, by_length, n=400):
@@ -90,7 +100,7 @@ def test_position_and_family_are_compared_with_the_humans():
 
 def test_biases_that_the_labels_cannot_show_say_so_in_one_line():
     few = ds.judge_report(battles(0, n=20), "gpt-4o").biases
-    needed = "needs 30 items with labels of humans, 10 with a difference; there are 20 and "
+    needed = "needs 30 items with labels of two humans, 10 with a difference; there are 20 and "
     assert [bias.by for bias in few if bias.refused.startswith(needed)] == ["position", "family"]
     assert few[0].in_words().startswith(f"position: {needed}")
     labels = table({name: np.arange(60) % 3 for name in ("h0", "h1", "gpt")})
@@ -117,3 +127,32 @@ def test_false_alarms_of_judges_drawn_from_the_humans(kind):
     alarms = bias_alarms(labels, judge, n)
     for by, share in alarms.items():
         assert share <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / n), by
+
+
+@pytest.mark.parametrize("judge", list(NOISE))
+def test_a_judge_that_is_only_noisy_is_rarely_said_to_be_biased(judge):
+    n = usually(100, verify=1000)
+    alarms = noisy_alarms(*NOISE[judge], n)
+    if judge == "planted, 10 points":
+        assert alarms["position"] >= 0.9
+        assert alarms["family"] <= 0.07 + 2.6 * math.sqrt(0.07 * 0.93 / n)
+    elif judge != "items hard for humans only":
+        for by, share in alarms.items():
+            assert share <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / n), by
+
+
+def test_a_bias_is_refused_if_humans_do_not_agree():
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(2, size=200) for name in ("h0", "h1", "gpt")}
+    labels = with_texts(table(columns), rng.integers(20, 2000, size=200))
+    (bias,) = ds.judge_report(labels, "gpt").biases
+    assert bias.refused == "humans agree too little to tell a bias from noise"
+
+
+def test_a_bias_that_rests_on_few_items_is_refused():
+    # all texts but one have the same length: without this item, there is no slope
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=200)
+    columns = {name: seen(rng, truth, 2, 0.8) for name in ("h0", "h1", "gpt")}
+    (bias,) = ds.judge_report(with_texts(table(columns), np.r_[99, np.full(199, 30)]), "gpt").biases
+    assert bias.refused.endswith("10 with a difference; there are 200 and 1")

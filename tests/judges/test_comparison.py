@@ -14,6 +14,7 @@ from dissensus.judges.answers import JudgeAnswers
 from dissensus.judges.comparison import (
     benjamini_yekutieli,
     clustered_error,
+    conditional_shares,
     judge_difference,
     replacement_test,
 )
@@ -194,12 +195,23 @@ def test_verdicts_on_judges_of_known_quality():
     }
     for (judge, n_items), words in expected.items():
         row = ds.judge_report(judged(0, n_items, judge)[0], "gpt").rows()[0]
-        assert (row["verdict"], row["as_good_as"], row["settled_by"]) == words, judge
+        assert (row["verdict"], row["within_epsilon_of"], row["settled_by"]) == words, judge
     row = ds.judge_report(judged(0, 40, "equal")[0], "gpt").rows()[0]
     assert row["verdict"] == "nearly"
     assert row["settled_by"].endswith(
         " more labels of humans would show that it replaces one, if this remains"
     )
+
+
+def test_a_judge_not_shown_to_be_behind_may_gain_from_more_labels():
+    nearly = set()
+    for seed in range(40):
+        labels = judged(seed, 32, "equal")[0]
+        row = ds.judge_report(labels, "gpt", epsilon=0.02).rows()[0]
+        if row["verdict"] == "nearly":
+            nearly.add(row["settled_by"].partition(":")[0])
+            assert "would not help" not in row["settled_by"]
+    assert "so far it is behind by more than the tolerance, but these labels are too few to show it" in nearly
 
 
 def test_a_judge_as_good_as_the_humans_is_rarely_refused():
@@ -216,7 +228,7 @@ def test_a_judge_as_good_as_the_humans_is_rarely_refused():
 def test_the_pooled_test_decides_for_many_humans_with_few_items():
     for accuracy, verdict, as_good in ((0.9, "replaces", "the average human"), (0.5, "no", "–")):
         row = ds.judge_report(crowd_of_many(0, accuracy), "gpt").rows()[0]
-        assert (row["by_humans"], row["verdict"], row["as_good_as"]) == (False, verdict, as_good)
+        assert (row["by_humans"], row["verdict"], row["within_epsilon_of"]) == (False, verdict, as_good)
     assert math.isfinite(
         ds.judge_report(crowd_of_many(0, 0.78, n_humans=30), "gpt").rows()[0]["labels_needed"]
     )
@@ -254,6 +266,15 @@ def test_confusion_and_disagreement_by_hand():
     np.testing.assert_allclose(difference.among_humans, [[2 / 3, 1 / 3], [1 / 3, 2 / 3]])
     assert difference.disagreement == pytest.approx((0 + 0.5 + 0) / 3)
     assert difference.human_disagreement == pytest.approx((0 + 1 + 0) / 3)
+
+
+def test_intervals_of_shares_are_wilsons():
+    # 20 of 20: 1 / (1 + z² / n) = 0.8389; 15 of 20 of 40 items: 0.5313 and 0.8881 (Wilson 1927)
+    weights = np.eye(2)[np.repeat([1, 0], 20)]
+    outcomes = np.eye(2)[np.r_[np.ones(20, int), np.zeros(15, int), np.ones(5, int)]]
+    share, (low, high) = conditional_shares(weights, outcomes)
+    np.testing.assert_allclose([share[1, 1], low[1, 1], high[1, 1]], [1, 0.8389, 1], atol=5e-5)
+    np.testing.assert_allclose([share[0, 0], low[0, 0], high[0, 0]], [0.75, 0.5313, 0.8881], atol=5e-5)
 
 
 def test_a_judge_like_a_human_differs_like_a_human():

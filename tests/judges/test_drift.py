@@ -94,11 +94,42 @@ def test_a_judge_that_drifted_is_named_and_harder_items_are_no_drift():
     assert alone["harder"] < alone["same"] - 0.04
 
 
+def test_a_change_is_no_drift_if_the_agreement_of_humans_changed():
+    def labels(seed, start, humans, judge):
+        rng = np.random.default_rng(seed)
+        truth = rng.integers(2, size=500)
+        columns = {f"h{i}": seen(rng, truth, 2, humans) for i in range(3)} | {
+            "gpt": seen(rng, truth, 2, judge)
+        }
+        items = np.tile([f"item{m}" for m in range(start, start + 500)], 4)
+        return items, np.repeat(list(columns), 500), np.concatenate(list(columns.values()))
+
+    before = labels(0, 0, 0.98, 0.85)
+    earlier = ds.judge_report(joined(before), "gpt").to_dict()
+    harder = joined(before, labels(1, 500, 0.75, 0.85))
+    (drift,) = ds.judge_report(harder, "gpt", since=earlier).drifts
+    # (2h − 1)(j − h) is −0.125 before and 0.05 after; humans agree in h² + (1 − h)² = 0.961 and 0.625
+    assert drift.change == pytest.approx(0.175, abs=0.05)
+    assert drift.human_change == pytest.approx(-0.336, abs=0.05)
+    assert (drift.stable, drift.drifted) == (False, False)
+    assert drift.in_words().startswith("gpt: changed; ")
+    assert drift.in_words().endswith("; that of two humans changed by -35.1, which alone can do this")
+    # a drift on items like the earlier ones, and output of an earlier version, which lacks the humans
+    worse = joined(before, labels(1, 500, 0.98, 0.7))
+    (drift,) = ds.judge_report(worse, "gpt", since=earlier).drifts
+    assert drift.drifted
+    del earlier["baseline"]["judges"]["gpt"]["human_mean"]
+    (drift,) = ds.judge_report(worse, "gpt", since=earlier).drifts
+    assert drift.drifted
+    assert math.isnan(drift.human_change)
+
+
 def test_repeated_items_and_unknown_judges_are_left_out():
     earlier = ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt").to_dict()
     assert ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt", since=earlier).drifts[0].n_items == 0
     renamed = json.loads(json.dumps(earlier).replace('"gpt"', '"old"'))
-    assert ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt", since=renamed).drifts == []
+    (missing,) = ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt", since=renamed).drifts
+    assert missing.in_words() == "gpt: no baseline in the earlier output, so nothing is compared"
     with pytest.raises(DataError, match="not an earlier comparison"):
         ds.judge_report(joined(crowd(0, 0, 200, 0.9)), "gpt", since={"judges": []})
 
@@ -139,6 +170,14 @@ def test_since_and_stable_on_the_command_line(tmp_path):
     since = ("--since", tmp_path / "first.json", "--require", "stable")
     assert "gpt: no drift shown; agreement" in run("judges", same, *since).stdout
     assert "dissensus: gpt: drifted; agreement with humans" in run("judges", worse, *since, code=3).stderr
+    # nothing compared is not stable
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(same.read_text().replace(",gpt,", ",gpt-new,"))
+    few = write("few.csv", crowd(0, 0, 400, 0.9), crowd(1, 400, 420, 0.9))
+    line = "dissensus: gpt-new: no baseline in the earlier output, so nothing is compared"
+    assert line in run("judges", renamed, *since, code=3).stderr
+    line = "dissensus: gpt: 20 new items; a comparison needs 30"
+    assert line in run("judges", few, *since, code=3).stderr
     assert "--since" in failure("judges", same, "--require", "stable")
     assert "not an earlier comparison" in failure("judges", same, "--since", same)
 

@@ -186,3 +186,26 @@ def test_intervals_cover_kappa_if_humans_split_two_to_one(n_classes):
             del values["a human"]
         for name, coverage in values.items():
             assert abs(coverage - 0.95) <= 0.02 + 2 * math.sqrt(0.05 * 0.95 / n), name
+
+
+def test_a_judge_is_compared_on_the_items_on_which_humans_are():
+    # three humans label the hard items only; on the others, one human and the judge are nearly always right
+    rng = np.random.default_rng(0)
+    truth, hard = rng.integers(2, size=600), np.arange(600) < 150
+    columns = {f"h{i}": np.where(hard, seen(rng, truth, 2, 0.7), -1) for i in range(3)}
+    columns["h0"][150:] = truth[150:]
+    columns["gpt"] = np.where(hard, seen(rng, truth, 2, 0.7), truth)
+    report = ds.judge_report(table(columns), "gpt")
+    row = report.rows()[0]
+    only_hard = ds.judge_report(
+        table({name: column[hard] for name, column in columns.items()}), "gpt"
+    ).rows()[0]
+    for name in ("kappa", "kappa_low", "human_kappa", "tpr", "tpr_low", "human_tpr", "tnr"):
+        assert row[name] == pytest.approx(only_hard[name], abs=1e-12), name
+    assert report.kappas[0].n_items == 150
+    assert "κ and rates are of the items with labels of two humans: gpt 150 of 600" in report.notes
+    # fewer than 30 items with two humans cannot stand for all
+    few = {name: np.where(np.arange(600) < 20, column, -1) for name, column in columns.items()}
+    few["h0"], few["gpt"] = columns["h0"], columns["gpt"]
+    report = ds.judge_report(table(few), "gpt")
+    assert (report.kappas[0].n_items, report.human_kappas[0].n_items) == (600, 20)

@@ -63,7 +63,8 @@ def test_interval_of_a_coefficient() -> None:
     # on the scale of √(1 − value), √0.1 + margin / 2 √0.1
     assert np.sqrt(1 - low) == pytest.approx(np.sqrt(0.1) + margin / (2 * np.sqrt(0.1)))
     wide = np.linspace(0, 1, 40)
-    assert jackknife_interval(0.5, wide, 0.95) == (-1, 1)
+    margin, _ = jackknife_margin(wide, 0.95)
+    assert jackknife_interval(0.5, wide, 0.95) == (pytest.approx(0.5 - margin - margin**2 / 2), 1)
     assert jackknife_interval(0.5, wide, 0.95, chance=0.0) == (0, 1)
     assert jackknife_interval(0.5, wide, 0.95, chance=0.2) == (pytest.approx(-0.25), 1)
     assert all(np.isnan(jackknife_interval(np.nan, wide, 0.95)))

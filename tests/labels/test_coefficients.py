@@ -527,3 +527,21 @@ def test_invalid_arguments() -> None:
             ds.agreement(source, names, **more)
     with pytest.raises(ParameterError, match="did you mean 'alpha'"):
         ds.agreement(labels)["alfa"]
+
+
+def test_intervals_contain_the_value_and_reach_below_minus_one() -> None:
+    # means of items nearly equal: ICC(1,k) = (BMS − WMS) / BMS is far below −1
+    x = np.random.default_rng(1).normal(size=(30, 4))
+    x -= 0.9 * x.mean(axis=1, keepdims=True)
+    cells = [(i, a, x[i, a]) for i in range(30) for a in range(4)]
+    labels = ds.Annotations.from_arrays(*zip(*cells, strict=True), label_type="numeric")
+    for n_boot in (0, 50):
+        result = ds.agreement(labels, n_boot=n_boot)
+        assert result["icc1k"].value < -10
+        for c in result.coefficients:
+            assert c.low <= c.value <= c.high, c.coefficient
+
+
+def test_weights_are_not_negative() -> None:
+    with pytest.raises(ParameterError, match="with 1 on the diagonal and 0 to 1 elsewhere"):
+        ds.agreement(labels_of(PART_B), "fleiss", weights=np.where(np.eye(5) > 0, 1.0, -1.0))

@@ -113,7 +113,7 @@ def unmet_lines(report: JudgeReport, name: str, sign: str, bound: float) -> Iter
     if name in ("tpr", "tnr") and not report.positive:
         raise ParameterError(f"--require {name}: the labels do not have two classes")
     if name == "stable":
-        yield from (drift.in_words() for drift in report.drifts if drift.drifted)
+        yield from (drift.in_words() for drift in report.drifts if not drift.stable)
         return
     for row in report.rows():
         value = 0.0 if name == "replaces" else row[name]
@@ -137,11 +137,11 @@ def _show(report: JudgeReport, by: str | None, verbose: bool) -> None:
         return
     for row in rows:
         kappas = [_figure(row, name) for name in ("kappa", "human_kappa")]
-        cells = [row["judge"], row["verdict"] or "–", row["as_good_as"], *kappas]
+        cells = [row["judge"], row["verdict"] or "–", row["within_epsilon_of"], *kappas]
         cells += [f"{row[name]:.2f} ({row[f'human_{name}']:.2f})".replace(" (nan)", "") for name in rates]
         lines.append([*cells, row["biases"] or "none shown"])
     kappa = "κ" if report.answers.values is None else "weighted κ"
-    columns = ["judge", "verdict", "as good as", f"{kappa} (95 %)", f"{kappa} of a human"]
+    columns = ["judge", "verdict", f"within {report.epsilon:g} of", f"{kappa} (95 %)", f"{kappa} of a human"]
     show_table(title, [*columns, *(f"{name.upper()} (of a human)" for name in rates), "bias"], lines)
     terms = "κ: agreement beyond chance (at most 1); κ of a human: with the other humans, the ceiling;"
     say(verdict_sentence(report.epsilon), f"{terms} bias: compared with the humans of the same items")

@@ -18,6 +18,8 @@ from dissensus.labels.kinds import LabelType, check_label_type, class_values
 from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, Indices, Mask
 
+MIN_ITEMS = 30  # items with two humans that a comparison with a human needs
+
 
 @dataclass(frozen=True, eq=False)
 class JudgeAnswers:
@@ -72,6 +74,14 @@ class JudgeAnswers:
         rows = self.annotator == judge
         answers[self.item[rows]] = self.label[rows]
         return answers
+
+    def compared_with_humans(self, judge: int) -> Mask:
+        """Return (items,): answered by the judge and two humans or, if fewer than 30 are, by one.
+
+        A judge is compared with humans on the items on which humans are compared with each other.
+        """
+        n = np.where(self.answers_of(judge) >= 0, self.human_counts.sum(axis=1), 0)
+        return np.asarray(n >= (2 if (n >= 2).sum() >= MIN_ITEMS else 1))
 
     @cached_property
     def humans(self) -> Annotations:

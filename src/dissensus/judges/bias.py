@@ -1,21 +1,28 @@
 """Bias of a judge by the length of the text, by position and for options of its own family.
 
-Every bias is a slope of the judge's deviation from the humans of the same item,
+Every bias is the coefficient β of z when the judge's answer is regressed on that of the humans,
 
-    d_m = y(x_m) − Σ_p s_mp y(p) = z_m' β + noise
+    y(x_m) = z_m' β + λ s_m + noise,   s_m = Σ_p s_mp y(p)
 
 with x_m the judge's answer and s_mp the share of the item's humans who answer p. y is the value of an ordered
-class or a number, the indicator of every nominal class or, for comparisons, the share of the win that goes to
-the left side (1, ½ for a tie, 0). A human in the judge's place has E d_m = 0 on every item, whatever the
-items are like; what is true of long texts, of left sides or of good options is also true of the humans and
-cancels. z is
+class or a number (less their mean), the indicator of every nominal class or, for comparisons, ½, 0 (a tie)
+and −½ for a win of the left side. A human in the judge's place has β = 0 and λ = 1, whatever the items are
+like. A judge that is only less reliable (the truth, or a human's answer, replaced at random in a share of the
+items) has β = 0 and λ < 1: what is true of long texts, of left sides or of good options, λ s explains. z is
 
-* for the length, 1 and log₂ of the number of characters of the text: the bias is that per doubling;
-* for the position, 1: by how much the judge favours the left side more than the humans;
-* for the family, 1 and [left option is of the judge's family] − [right option is].
+* for the length, log₂ of the number of characters of the text and 1: the bias is that per doubling;
+* for the position, 1: by how much the judge favours the left side where humans favour neither;
+* for the family, [left option is of the judge's family] − [right option is] and 1.
 
-Standard errors allow a different variance on every item (HC3; MacKinnon and White 1985). For nominal classes,
-that with the largest t is reported, with an interval that holds for all of them (Bonferroni).
+s_m is the mean of few humans, and its error would draw λ to 0 and leave a part of s to z. The normal
+equations therefore have, in the place of s_m², the mean of y y' over the pairs of different humans of the
+item, whose errors are independent; with two humans, this is to use each as the instrument of the other. Items
+with one human are left out. Where humans hardly differ between items (by less than 3.2 standard errors, the
+usual F ≥ 10), λ is not known and the bias refused. Intervals are those of a jackknife over items. For nominal
+classes, the bias with the largest t is reported, with an interval that holds for all of them (Bonferroni).
+
+What the answers of humans do not show stays confounded: if some items are hard for humans and not for the
+judge, λ is not the same on all items, and z may stand for the difference.
 """
 
 from __future__ import annotations
@@ -35,7 +42,8 @@ from dissensus.labels.kinds import WINNERS
 from dissensus.numerics import Array, row_shares
 
 MIN_BIAS_ITEMS = 30
-MIN_CELL_ITEMS = 10  # items with a deviation in a class, or with one option of the family
+MIN_CELL_ITEMS = 10  # items with a deviation in a class, or without the most frequent z
+MIN_SIGNAL = 3.2  # standard errors by which humans differ between items: λ must be known
 
 
 @dataclass(frozen=True)
@@ -74,41 +82,60 @@ def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:
     annotations, counts, answer = answers.annotations, answers.human_counts, answers.answers_of(judge)
     name, of, pairwise = str(annotations.annotators[judge]), [""], annotations.label_type == "pairwise"
     if pairwise:
-        y = np.array([[1 - WINNERS.index(str(c)) / 2] for c in annotations.classes])
+        y = np.array([[0.5 - WINNERS.index(str(c)) / 2] for c in annotations.classes])
     elif answers.values is None:
         y, of = np.eye(annotations.n_classes), [str(c) for c in annotations.classes]
     else:
-        y = answers.values[:, None]
-    both = (answer >= 0) & (counts.sum(axis=1) > 0)
-    d = np.where(both[:, None], y[answer] - row_shares(counts) @ y, 0.0)
+        y = answers.values[:, None] - answers.values.mean()
+    n = counts.sum(axis=1)
+    both = (answer >= 0) & (n >= 2)
+    # mean of y y' over pairs of different humans: ((Σ y)² − Σ y²) / n (n − 1)
+    pairs = ((counts @ y) ** 2 - counts @ y**2) / np.maximum(n * (n - 1), 1)[:, None]
+    columns = np.stack([y[answer], row_shares(counts) @ y, pairs])
     texts, family = texts_of(annotations), model_family(name)
     if pairwise:
-        yield slope(name, "position", of, d[both], np.ones((both.sum(), 1)))
+        yield slope(name, "position", of, columns[:, both], np.ones((both.sum(), 1)))
     elif texts is not None:
         length = np.array([len(text) for text in texts], dtype=np.float64)
         both &= length > 0
-        yield slope(name, "length", of, d[both], np.vander(np.log2(length[both]), 2))
+        yield slope(name, "length", of, columns[:, both], np.vander(np.log2(length[both]), 2))
     if pairwise and family and {"left", "right"} <= set(getattr(annotations.item_table, "column_names", ())):
         sides = (annotations.item_column(side) for side in ("left", "right"))
         left, right = (np.array([float(model_family(x) == family) for x in options]) for options in sides)
-        yield slope(name, "family", [family], d[both], np.vander((left - right)[both], 2))
+        yield slope(name, "family", [family], columns[:, both], np.vander((left - right)[both], 2))
 
 
-def slope(judge: str, by: str, of: list[str], d: Array, X: Array) -> Bias:
-    """Return the first coefficient of deviations (items, k) on X; of several, that with the largest t."""
-    n, cells = len(d), (np.abs(d) > 1e-12).sum(axis=0)
-    telling = min(cells.max(initial=0), (X[:, 0] != 0).sum())
-    if n < MIN_BIAS_ITEMS or telling < MIN_CELL_ITEMS or np.linalg.matrix_rank(X) < X.shape[1]:
-        needed = f"needs {MIN_BIAS_ITEMS} items with labels of humans, {MIN_CELL_ITEMS} with a difference"
+def slope(judge: str, by: str, of: list[str], columns: Array, Z: Array) -> Bias:
+    """Return the coefficient of the first column of Z; of several answers, that with the largest t.
+
+    ``columns`` (3, items, k) are the judge's answers y, means over humans s, and means over pairs of humans.
+    """
+    (y, s, pairs), n = columns, len(Z)
+    cells = (np.abs(y - s) > 1e-12).sum(axis=0)
+    varying = n - np.unique(Z[:, 0], return_counts=True)[1].max(initial=0) if Z.shape[1] > 1 else n
+    telling = min(cells.max(initial=0), varying)
+    if n < MIN_BIAS_ITEMS or telling < MIN_CELL_ITEMS:
+        needed = f"needs {MIN_BIAS_ITEMS} items with labels of two humans, {MIN_CELL_ITEMS} with a difference"
         return Bias(judge, by, refused=f"{needed}; there are {n} and {telling}")
-    columns = np.flatnonzero(cells >= MIN_CELL_ITEMS)
-    # β = (X'X)⁻¹ X'd, of which the first row is Σ_m w_m d_m; HC3: Σ_m (w_m e_m / (1 − h_m))²
-    projection = np.linalg.solve(X.T @ X, X.T)
-    residuals = d[:, columns] - X @ (projection @ d[:, columns])
-    leverage = np.minimum((X.T * projection).sum(axis=0), 1 - 1e-9)
-    values = projection[0] @ d[:, columns]
-    errors = np.sqrt((projection[0] / (1 - leverage)) ** 2 @ residuals**2)
-    most = int((np.abs(values) / np.maximum(errors, 1e-12)).argmax())
-    n_tests = len(columns) if d.shape[1] > 2 else 1  # the deviations of two classes are one
-    value, half = float(values[most]), float(stdtrit(n - X.shape[1], 1 - 0.025 / n_tests) * errors[most])
-    return Bias(judge, by, of[int(columns[most])], value, value - half, value + half)
+    # variance of humans between items, given z: mean of r² + (y y' − s²), with r = s − Z (Z'Z)⁻¹ Z's
+    signal = (s - Z @ np.linalg.lstsq(Z, s, rcond=None)[0]) ** 2 + pairs - s**2
+    agreed = signal.mean(axis=0) > MIN_SIGNAL * signal.std(axis=0) / math.sqrt(n)
+    tested = np.flatnonzero((cells >= MIN_CELL_ITEMS) & agreed).tolist()
+    if not tested:
+        return Bias(judge, by, refused="humans agree too little to tell a bias from noise")
+    fits = [(*first_coefficient(Z, *columns[:, :, c]), c) for c in tested]
+    value, error, most = max(fits, key=lambda fit: abs(fit[0]) / max(fit[1], 1e-12))
+    n_tests = len(tested) if y.shape[1] > 2 else 1  # the deviations of two classes are one
+    half = float(stdtrit(n - Z.shape[1] - 1, 1 - 0.025 / n_tests)) * error
+    return Bias(judge, by, of[most], value, value - half, value + half)
+
+
+def first_coefficient(Z: Array, y: Array, s: Array, pairs: Array) -> tuple[float, float]:
+    """Return the first coefficient of the regression of y on Z and s, and its jackknife error."""
+    # (Σ_m A_m)⁻¹ Σ_m b_m with A_m = x_m x_m', where x = (z, s) and y y' stands for s², and b_m = x_m y_m
+    X = np.column_stack([Z, s])
+    A, b = X[:, :, None] * X[:, None, :], X * y[:, None]
+    A[:, -1, -1] = pairs
+    without = np.linalg.solve(A.sum(axis=0) - A, (b.sum(axis=0) - b)[:, :, None])[:, 0, 0]
+    value = float(np.linalg.solve(A.sum(axis=0), b.sum(axis=0))[0])
+    return value, math.sqrt((len(y) - 1) * without.var())

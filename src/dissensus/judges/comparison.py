@@ -45,11 +45,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
 from dissensus.evaluate.group_agreement import largest_bias, most_frequent
-from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.answers import MIN_ITEMS, JudgeAnswers
 from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, Indices, Mask, row_shares
 
-MIN_ITEMS = 30  # items that the test of a human needs
 FALSE_DISCOVERY_RATE = 0.05
 PASSING_RATE = 0.5  # winning rate at which a judge passes
 POWER = 0.8  # of the test, for the number of labels needed
@@ -91,8 +90,8 @@ class Replacement:
         return "no" if self.behind_p < FALSE_DISCOVERY_RATE else "nearly"
 
     @property
-    def as_good_as(self) -> str:
-        """Number of humans than whom the judge is at least as good, or the average human."""
+    def within_epsilon_of(self) -> str:
+        """Number of humans behind whom the judge is by less than ε, if at all; or the average human."""
         if self.by_humans:
             return f"{self.winning_rate * len(self.humans):.0f} of {len(self.humans)} humans"
         return "the average human" if self.verdict == "replaces" else "–"
@@ -104,6 +103,8 @@ class Replacement:
             return f"only {self.n_items} of the {MIN_ITEMS} items for a verdict have labels of two humans"
         if self.verdict == "replaces":
             return "no further labels are needed"
+        if math.isinf(self.labels_needed) and self.verdict == "nearly":
+            return "so far it is behind by more than the tolerance, but these labels are too few to show it"
         if math.isinf(self.labels_needed):
             return "more labels would not help: it is behind the humans by more than the tolerance"
         number = "a few" if self.labels_needed < 10 else f"about {self.labels_needed:,.0f}"
@@ -277,9 +278,9 @@ class Difference:
     items: Indices  # items that humans and the judge answered
     answer: Codes  # the judge's answers
     confusion: Array  # (P, P): P(judge answers a | a human answers p)
-    confusion_error: Array  # (P, P): standard errors
+    confusion_ends: Array  # (2, P, P): 95 % intervals
     meaning: Array  # (P, P): P(a human answers p | judge answers a)
-    meaning_error: Array
+    meaning_ends: Array
     among_humans: Array  # (P, P): P(another human answers a | a human answers p)
     agreement: float  # share of an item's humans who give the judge's answer
     disagreement: float  # share of humans who differ from the judge, over items with at least two humans
@@ -296,8 +297,9 @@ def judge_difference(answers: JudgeAnswers, judge: int) -> Difference:
     answer = answers.answers_of(judge)
     items = np.flatnonzero((answer >= 0) & (answers.human_counts.sum(axis=1) > 0))
     shares, x = row_shares(answers.human_counts[items]), np.eye(answers.annotations.n_classes)[answer[items]]
-    confusion, confusion_error = conditional_shares(shares, x)
-    meaning, meaning_error = conditional_shares(x, shares)
+    same = answers.compared_with_humans(judge)[items]  # as P(another human …), if that has enough items
+    confusion, confusion_ends = conditional_shares(shares[same], x[same])
+    meaning, meaning_ends = conditional_shares(x[same], shares[same])
     # P(another human answers a | a human answers p), from items with at least two humans
     shared = items[answers.human_counts[items].sum(axis=1) >= 2]
     counts = answers.human_counts[shared]
@@ -315,7 +317,7 @@ def judge_difference(answers: JudgeAnswers, judge: int) -> Difference:
         error = float(excess.std(ddof=1)) / math.sqrt(len(shared))
         rates = float(from_judge.mean()), float(from_human.mean()), float(excess.mean()), error
     return Difference(
-        judge, items, answer[items], confusion, confusion_error, meaning.T, meaning_error.T,
+        judge, items, answer[items], confusion, confusion_ends, meaning.T, meaning_ends.mT,
         among_humans, agreement, *rates, *_judge_bias(answers, x - shares),
     )  # fmt: skip
 
@@ -335,27 +337,33 @@ def _judge_bias(answers: JudgeAnswers, difference: Array) -> tuple[str, float, f
 
 
 def conditional_shares(weights: Array, outcomes: Array) -> tuple[Array, Array]:
-    """Return (P, P): Σ_m w_mp o_ma / Σ_m w_mp and its standard errors; NaN for zero weights."""
-    mass = weights.sum(axis=0)
+    """Return (P, P): Σ_m w_mp o_ma / Σ_m w_mp, and (2, P, P) the ends of Wilson's 95 % intervals.
+
+    Shares are NaN for zero weights, and intervals for few items.
+    """
+    mass = weights.sum(axis=0)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        chance = (weights.T @ outcomes) / mass[:, None]
+        p = (weights.T @ outcomes) / mass
         # linearised ratio: w_mp (o_ma − C_pa) / Σ w_p
-        squares = (weights**2).T @ outcomes**2 - 2 * chance * ((weights**2).T @ outcomes)
-        squares = squares + chance**2 * (weights**2).sum(axis=0)[:, None]
-        error = np.sqrt(np.maximum(squares, 0.0)) / mass[:, None]
-        # effective number of items: (Σ w)² / Σ w²
-        error[mass**2 / (weights**2).sum(axis=0) < MIN_CONFUSION_ITEMS] = np.nan
-    return chance, error
+        squares = (weights**2).T @ outcomes**2 - 2 * p * ((weights**2).T @ outcomes)
+        squares = squares + p**2 * (weights**2).sum(axis=0)[:, None]
+        # effective number of items: p (1 − p) / variance or, without variance, (Σ w)² / Σ w²
+        items = mass**2 / (weights**2).sum(axis=0)[:, None]
+        n = np.where(squares > 1e-12, p * (1 - p) * mass**2 / squares, items)
+        n = np.where(items < MIN_CONFUSION_ITEMS, np.nan, n)
+        # (p + z²/2n ± z √(p (1 − p) / n + z²/4n²)) / (1 + z²/n)
+        half = Z * np.sqrt(np.maximum(p * (1 - p), 0.0) / n + Z**2 / (4 * n**2))
+        ends = (p + Z**2 / (2 * n) + np.array([-half, half])) / (1 + Z**2 / n)
+    return p, np.clip(ends, 0.0, 1.0)
 
 
 def confusion_rows(answers: JudgeAnswers, difference: Difference) -> list[dict[str, Any]]:
     """Return one row per pair of classes: human answer, judge's answer, and the shares with intervals."""
     names, judge = answers.annotations.classes, str(answers.annotations.annotators[difference.judge])
-    c, m = difference.confusion, difference.meaning
-    half, half_m = Z * difference.confusion_error, Z * difference.meaning_error
-    tables = {"chance": c, "low": np.maximum(c - half, 0.0), "high": np.minimum(c + half, 1.0)}
-    tables |= {"among_humans": difference.among_humans, "meaning": m}
-    tables |= {"meaning_low": np.maximum(m - half_m, 0.0), "meaning_high": np.minimum(m + half_m, 1.0)}
+    (low, high), (meaning_low, meaning_high) = difference.confusion_ends, difference.meaning_ends
+    tables = {"chance": difference.confusion, "low": low, "high": high}
+    tables |= {"among_humans": difference.among_humans, "meaning": difference.meaning}
+    tables |= {"meaning_low": meaning_low, "meaning_high": meaning_high}
     return [
         {"judge": judge, "human": str(human), "answer": str(answer)}
         | {name: float(table[p, a]) for name, table in tables.items()}

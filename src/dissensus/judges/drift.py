@@ -1,9 +1,13 @@
 """Drift of a judge since an earlier report, with false alarms at 5 % however often one looks.
 
 Each item with labels of the judge and of humans has a score: the share of its humans who give the judge's
-answer (for numbers 1 − mean D, see ``kappa.py``), minus the share of pairs of its humans who agree. Items
-that are harder for all change both, and their difference little. If less than half of the earlier items, or
-fewer than 30, have two humans, the score is the first share alone, and harder items look like a drift.
+answer (for numbers 1 − mean D, see ``kappa.py``), minus the share of pairs of its humans who agree. If the
+judge is as reliable as a human, items that are harder for all change both alike, and the score does not
+change. It does for a better or a worse judge: of two classes, with humans right with probability h and the
+judge with j, the mean score is (2h − 1)(j − h). The agreement of humans is therefore compared in the same
+way, and if it has changed beyond its own boundary, the score's change is not called a drift of the judge. If
+less than half of the earlier items, or fewer than 30, have two humans, the score is the first share alone,
+and harder items look like a drift.
 
 The earlier report is a fixed baseline: n₀ items with mean x̄₀. New items are those that are not among them.
 After t new items with mean x̄_t, D_t = x̄_t − x̄₀ behaves like a Brownian motion at the "time"
@@ -50,20 +54,35 @@ class Drift:
     score: str  # excess: agreement with humans minus that of two humans; or agreement
     change: float
     reach: float  # half-width of the interval
+    human_change: float = math.nan  # change in the agreement of two humans; NaN without
+    human_reach: float = math.nan
+
+    @property
+    def stable(self) -> bool:
+        """True if there are 30 new items and the interval contains 0."""
+        return self.n_items >= MIN_NEW_ITEMS and abs(self.change) <= self.reach
 
     @property
     def drifted(self) -> bool:
-        """True if there are 30 new items and the interval does not contain 0."""
-        return self.n_items >= MIN_NEW_ITEMS and abs(self.change) > self.reach
+        """True if the score has changed, and the agreement of two humans is not shown to have changed."""
+        changed = self.n_items >= MIN_NEW_ITEMS and abs(self.change) > self.reach
+        return changed and not abs(self.human_change) > self.human_reach
 
     def in_words(self) -> str:
         """Return the change in percentage points as text."""
+        if not self.score:
+            return f"{self.judge}: no baseline in the earlier output, so nothing is compared"
         if self.n_items < MIN_NEW_ITEMS:
             return f"{self.judge}: {self.n_items} new items; a comparison needs {MIN_NEW_ITEMS}"
         minus = ", less that of two humans," if self.score == "excess" else ""
         change = f"{100 * self.change:+.1f} points (± {100 * self.reach:.1f}) on {self.n_items:,} new items"
-        verdict = "drifted" if self.drifted else "no drift shown"
-        return f"{self.judge}: {verdict}; agreement with humans{minus} changed by {change}"
+        verdict = "no drift shown" if self.stable else "drifted" if self.drifted else "changed"
+        words = f"{self.judge}: {verdict}; agreement with humans{minus} changed by {change}"
+        if self.score == "agreement" and self.drifted:
+            words += "; too few items have labels of two humans to tell if they are harder"
+        if not math.isnan(self.human_change):
+            words += f"; that of two humans changed by {100 * self.human_change:+.1f}"
+        return words + (", which alone can do this" if verdict == "changed" else "")
 
 
 def read_baseline(source: Any) -> Mapping[str, Any]:
@@ -95,23 +114,28 @@ def baseline(answers: JudgeAnswers) -> dict[str, Any]:
         values = (agreement - human)[two] if excess else agreement
         if len(values) >= MIN_NEW_ITEMS:
             judges[name] = {"score": "excess" if excess else "agreement", "n_items": float(len(values))}
-            judges[name] |= {"mean": float(values.mean()), "variance": float(values.var())}
+            columns = {"": values} | ({"human_": human[two]} if excess else {})
+            for prefix, x in columns.items():
+                judges[name] |= {f"{prefix}mean": float(x.mean()), f"{prefix}variance": float(x.var())}
     return {"items": sorted(scored), "scale": scale, "judges": judges}
 
 
 def drifts(answers: JudgeAnswers, earlier: Mapping[str, Any]) -> Iterator[Drift]:
-    """Compare the judges with a ``baseline``; judges that it lacks are left out."""
+    """Compare the judges with a ``baseline``; judges that it lacks have no score."""
     old_items = set(earlier["items"])
     is_new = np.array([str(item) not in old_items for item in answers.annotations.items], dtype=bool)
     for name, judge in zip(answers.names, answers.judges, strict=True):
         if (before := earlier["judges"].get(name)) is None:
+            yield Drift(name, 0, "", math.nan, math.nan)
             continue
         items, agreement, human = scores(answers, int(judge), earlier["scale"])
-        values = (agreement - human if before["score"] == "excess" else agreement)[is_new[items]]
-        values = values[np.isfinite(values)]
-        sums = len(values), float(values.sum()), float((values**2).sum())
-        change, reach = change_and_reach(before, *sums) if len(values) else (math.nan, math.nan)
-        yield Drift(name, len(values), before["score"], float(change), float(reach))
+        values = agreement - human if before["score"] == "excess" else agreement
+        new, figures = is_new[items] & np.isfinite(values), list[float]()
+        for prefix, x in (("", values[new]), ("human_", human[new])):
+            if len(x) and f"{prefix}mean" in before:
+                moments = before | {end: before[prefix + end] for end in ("mean", "variance")}
+                figures += map(float, change_and_reach(moments, len(x), x.sum(), (x**2).sum()))
+        yield Drift(name, int(new.sum()), before["score"], *(figures or [math.nan] * 2))
 
 
 def change_and_reach(before: Mapping[str, Any], t: Any, total: Any, squares: Any) -> tuple[Any, Any]:

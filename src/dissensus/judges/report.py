@@ -13,9 +13,9 @@ from dissensus.annotators import sentences
 from dissensus.annotators.judge_detection import find_judges
 from dissensus.annotators.sentences import count
 from dissensus.judges import comparison
-from dissensus.judges.answers import JudgeAnswers
+from dissensus.judges.answers import MIN_ITEMS, JudgeAnswers
 from dissensus.judges.bias import Bias, judge_biases
-from dissensus.judges.comparison import MIN_ITEMS, Difference, Replacement, Z
+from dissensus.judges.comparison import Difference, Replacement, Z
 from dissensus.judges.drift import Drift, baseline, drifts, read_baseline
 from dissensus.judges.humans import join_humans
 from dissensus.judges.kappa import Kappa, human_kappa, judge_kappa, outliers
@@ -56,7 +56,8 @@ class JudgeReport(TableResult):
     rates
         Shares of the classes, corrected by the human labels.
     kappas, human_kappas
-        κ of each judge with the humans, and of a human with the others on the items of the judge.
+        κ of each judge with the humans, and of a human with the others, on the items of the judge that two
+        humans labelled.
     biases
         Biases of the judges by the length of the text, by position and for options of their own family.
     drifts
@@ -112,7 +113,7 @@ class JudgeReport(TableResult):
         for i, (test, difference) in enumerate(zip(self.replacements, self.differences, strict=True)):
             half = Z * difference.excess_error
             row = {"judge": self.judges[i], "n_labels": int((self.answers.annotator == test.judge).sum())}
-            row |= fields_of(test, "verdict", "as_good_as", "settled_by", "passed", "pooled_passed")
+            row |= fields_of(test, "verdict", "within_epsilon_of", "settled_by", "passed", "pooled_passed")
             for name, kappa in (("kappa", self.kappas[i]), ("human_kappa", self.human_kappas[i])):
                 row |= {name: kappa.value, f"{name}_low": kappa.low, f"{name}_high": kappa.high}
             for p, name in enumerate(("tnr", "tpr") if self.positive else ()):
@@ -260,6 +261,11 @@ def judge_report(
     codes, counts = [int(judge) for judge in answers.judges], answers.human_counts
     for judge in codes:
         notes += comparison.cautions(answers, judge)
+    compared = [(answers.answers_of(judge), answers.compared_with_humans(judge)) for judge in codes]
+    answered = [int(((answer >= 0) & counts.any(axis=1)).sum()) for answer, _ in compared]
+    sizes = zip(answers.names, [int(rows.sum()) for _, rows in compared], answered, strict=True)
+    if fewer := ", ".join(f"{name} {n:,} of {of:,}" for name, n, of in sizes if n < of):
+        notes.append(f"κ and rates are of the items with labels of two humans: {fewer}")
     tests = [comparison.replacement_test(answers, judge, epsilon) for judge in codes]
     notes += without_outliers(answers, tests, epsilon)
     return JudgeReport(
@@ -267,8 +273,8 @@ def judge_report(
         [comparison.judge_difference(answers, judge) for judge in codes],
         judge_panel(answers),
         [rate for judge in codes for rate in class_rates(answers, judge, by, level)],
-        [judge_kappa(answers, answers.answers_of(judge), counts) for judge in codes],
-        [human_kappa(answers, counts[answers.answers_of(judge) >= 0]) for judge in codes],
+        [judge_kappa(answers, answer, np.where(rows[:, None], counts, 0)) for answer, rows in compared],
+        [human_kappa(answers, counts[rows]) for _, rows in compared],
         [bias for judge in codes for bias in judge_biases(answers, judge)],
         [] if earlier is None else list(drifts(answers, earlier)),
         fitted, n_items, notes,

@@ -159,17 +159,18 @@ def jackknife_interval(
 
     The upper end is at the margin m above the value; the lower end is on the scale of √(1 − value), on which
     values near 1 are less skewed. If all labels agree, the lower end is where G groups without disagreement
-    have the probability 1 − size. No end is below the value without any agreement, or −1 without ``chance``.
+    have the probability 1 − size. No end is below the value without any agreement, which follows from
+    ``chance``; without it, there is no least value.
     """
     odds = 0.0 if math.isnan(chance) else chance / (1 - chance) if chance < 1 else math.inf
-    floor = -1.0 if math.isnan(chance) else 0.0 - odds
+    floor = -math.inf if math.isnan(chance) else min(0.0 - odds, value)
     margin, G = jackknife_margin(without, size)
     if not math.isfinite(value) or math.isnan(margin):
         return float("nan"), float("nan")
-    if value > 1 - 1e-9:
+    if abs(value - 1) < 1e-9:
         return max(1 - (1 - (1 - size) ** (1 / G)) * (1 + odds), floor), 1.0
     # √(1 − low) = √(1 − x) + m / 2 √(1 − x)
-    return max(value - margin - margin**2 / (4 * (1 - value)), floor), min(value + margin, 1.0)
+    return max(value - margin - margin**2 / (4 * abs(1 - value)), floor), max(min(value + margin, 1.0), value)
 
 
 # ---- interpretation -----------------------------------------------------------------------------------

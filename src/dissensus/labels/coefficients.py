@@ -384,16 +384,18 @@ def agreement(
         Names of coefficients, or ``"all"`` that the labels allow.
     weights
         Agreement of two labels: ``"identity"``, ``"linear"``, ``"quadratic"`` or ``"ordinal"``; ``"jaccard"``
-        or ``"masi"`` for sets; or a matrix (classes, classes) with ones on the diagonal. None follows the
-        type of the labels: ordinal for ordered classes, quadratic for numbers, MASI for sets, otherwise
-        identity. ``"ordinal"`` is Krippendorff's for α and Gwet's for the others; ``ac1`` has no weights.
+        or ``"masi"`` for sets; or a matrix (classes, classes) of 0 to 1, with ones on the diagonal. None
+        follows the type of the labels: ordinal for ordered classes, quadratic for numbers, MASI for sets,
+        otherwise identity. ``"ordinal"`` is Krippendorff's for α and Gwet's for the others; ``ac1`` has no
+        weights.
     against
         Other labels of the same items, by other annotators or on another question: the result has the
         difference of each coefficient, on the items that both have labelled.
     interval
         Level of the intervals.
     n_boot
-        Number of bootstrap samples of items for percentile intervals; 0 uses the jackknife over items.
+        Number of bootstrap samples for percentile intervals, 0 for the jackknife: of items or, if there are
+        more than 200, of 200 random groups of items.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
@@ -533,13 +535,9 @@ def weights_of(labels: Annotations, weights: Any) -> tuple[str, Array | None]:
         weights = {"ordinal": "ordinal", "numeric": "quadratic", "multi": "masi"}.get(kind, "identity")
     if not isinstance(weights, str) and kind != "numeric":
         table = np.asarray(weights, np.float64)
-        if (
-            table.shape != (P, P)
-            or not (table == table.T).all()
-            or (np.diag(table) != 1).any()
-            or table.max() > 1
-        ):
-            rule = f"a kind, or a symmetric {P} × {P} matrix with 1 on the diagonal and at most 1 elsewhere"
+        is_valid = table.shape == (P, P) and ((table >= 0) & (table <= 1) & (table == table.T)).all()
+        if not is_valid or (np.diag(table) != 1).any():
+            rule = f"a kind, or a symmetric {P} × {P} matrix with 1 on the diagonal and 0 to 1 elsewhere"
             raise bad_parameter("agreement", "weights", rule, weights)
         return "given", table
     if str(weights) not in WEIGHTS:
@@ -576,7 +574,7 @@ def interval_of(values: Array, settings: Settings, chance: float | None = None) 
         defined = replicates[np.isfinite(replicates)]
         tails = (1 - settings.interval) / 2, (1 + settings.interval) / 2
         low, high = np.quantile(defined, tails) if len(defined) else (math.nan, math.nan)
-        return float(low), float(high)
+        return min(float(low), value), max(float(high), value)
     if chance is not None:
         return jackknife_interval(value, replicates, settings.interval, chance)
     margin, _ = jackknife_margin(replicates, settings.interval)

@@ -11,11 +11,11 @@ function spread(value, low, high, digits = 2) {
 
 function judgeTable() {
   const rates = judges.positive ? ["tpr", "tnr"] : [];
-  const heads = [["Judge"], ["Verdict"], ["At least as good as"], [kappaName(), "number"], ["The same of a human", "number"],
+  const heads = [["Judge"], ["Verdict"], ["Within ε of"], [kappaName(), "number"], ["The same of a human", "number"],
     ...rates.map((name) => [name.toUpperCase(), "number"]), ["Bias", "minor"], ["Further labels", "minor"]];
   const lines = judges.judges.map((row) => h("tr", {}, h("th", { scope: "row" }, ...breakable(row.judge)),
     h("td", {}, h("span", { class: `tag ${JUDGE_VERDICTS[row.verdict][0]}` }, `${JUDGE_VERDICTS[row.verdict][1]} ${row.verdict || "no verdict"}`)),
-    h("td", {}, row.as_good_as),
+    h("td", {}, row.within_epsilon_of),
     h("td", { class: "number" }, spread(row.kappa, row.kappa_low, row.kappa_high)),
     h("td", { class: "number" }, spread(row.human_kappa, row.human_kappa_low, row.human_kappa_high)),
     ...rates.map((name) => h("td", { class: "number" }, spread(row[name], row[`${name}_low`], row[`${name}_high`]),
