@@ -79,7 +79,7 @@ def is_conversation(value: Any) -> bool:
 
     speaker, words = ("role", "author", "speaker", "from"), ("content", "text", "value")
     messages = value if isinstance(value, list) else []
-    return len(messages) > 1 and all(has(one, speaker) and has(one, words) for one in messages)
+    return len(messages) > 1 and all(has(m, speaker) and has(m, words) for m in messages)
 
 
 def as_labels(value: Any) -> list[str]:

@@ -28,8 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dissensus.judges.answers import JudgeAnswers
-from dissensus.judges.comparison import MIN_ITEMS
+from dissensus.judges.answers import MIN_ITEMS, JudgeAnswers
 from dissensus.labels.agreement import item_groups, jackknife_interval
 from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, row_shares
