@@ -529,7 +529,7 @@ def test_report_and_export(browser: Any, start: Start, tmp_path: Path) -> None:
         assert Path(waiting.value.path()).stat().st_size > 0
         assert waiting.value.suggested_filename == link.inner_text()
     page.locator("#texts pre").first.wait_for()
-    assert "240 labels by 8 annotators" in page.locator("#texts pre").nth(0).inner_text()
+    assert "240 labels from 8 annotators" in page.locator("#texts pre").nth(0).inner_text()
     assert "tabular" in page.locator("#texts pre").nth(1).inner_text()
     visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator("#texts button").first.click()
