@@ -237,9 +237,10 @@ function showCounts() {
   $("undo").disabled = !state.can_undo;
 }
 
-function setBusy(value) {
+function setBusy(value, clicks = settled) {
   busy = value;
-  $("view-decide").setAttribute("aria-busy", String(value));
+  settled = clicks;
+  $("view-decide").setAttribute("aria-busy", String(busy || !settled));
 }
 
 // Show an item that is asked for, and take no decision until it has been on screen for a moment.
@@ -250,8 +251,8 @@ async function load(source) {
     const found = await source();
     shown = now;
     show(found);
-    settled = false;
-    setTimeout(() => { settled = true; }, SETTLING);
+    setBusy(busy, false);
+    setTimeout(() => setBusy(busy, true), SETTLING);
   } catch (error) { failed(error, () => load(source)); }
   setBusy(false);
 }
