@@ -1,7 +1,7 @@
 """Sessions of small crowds, waited for until their fits are finished."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +43,11 @@ def crowd() -> ds.Annotations:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> DecisionSession:
+def session(tmp_path: Path) -> Iterator[DecisionSession]:
     """A session whose model has been fitted."""
     labels, session = crowd(), DecisionSession(tmp_path / "decisions")
     session.show(labels, ds.Pool(n_chains=2, n_sweeps=40, use_features=False).fit(labels))
     wait(lambda: session.stage == "ready")
     assert not session.error
-    return session
+    yield session
+    session.close()

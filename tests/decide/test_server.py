@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,21 @@ from dissensus.decide.session import DecisionSession
 from tests.decide.conftest import wait
 
 
-@pytest.fixture
-def server(session: DecisionSession) -> DecideServer:
+@contextmanager
+def started(session: DecisionSession) -> Iterator[DecideServer]:
+    """Start a server for a block."""
     server = DecideServer(session)
     server.start()
-    return server
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def server(session: DecisionSession) -> Iterator[DecideServer]:
+    with started(session) as server:
+        yield server
 
 
 @pytest.fixture
@@ -70,15 +81,15 @@ def test_requests_by_others_are_refused(page: httpx.Client, headers: dict[str, s
 @pytest.mark.parametrize("token", ["", "x", "TOKEN", "%74oken", "é"])
 def test_another_token_is_refused(server: DecideServer, token: str, session: DecisionSession) -> None:
     for path in ("", "state", "export/gold.csv", "report"):
-        answer = httpx.get(f"http://127.0.0.1:{server.socket.getsockname()[1]}/{token}/{path}")
+        answer = httpx.get(f"http://127.0.0.1:{server.port}/{token}/{path}")
         assert answer.status_code == 403
         assert server.token not in answer.text
-    answer = httpx.post(f"http://127.0.0.1:{server.socket.getsockname()[1]}/{token}/undo", json={})
+    answer = httpx.post(f"http://127.0.0.1:{server.port}/{token}/undo", json={})
     assert answer.status_code == 403
 
 
 def test_pages_of_this_server_and_its_other_name_are_answered(server: DecideServer) -> None:
-    port = server.socket.getsockname()[1]
+    port = server.port
     for host in ("127.0.0.1", "localhost"):
         origin = {"Host": f"{host}:{port}", "Origin": f"http://{host}:{port}"}
         assert httpx.get(f"{server.url}state", headers=origin).status_code == 200
@@ -193,12 +204,10 @@ def test_the_methods_paragraph_and_the_table_have_the_figures_of_the_description
 
 def test_a_file_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    server = DecideServer(DecisionSession())
-    server.start()
     rows = [f"i{m},a{n},{'yn'[(m * n) % 2]}" for m in range(20) for n in range(4)]
     table = "item,annotator,label\n" + "\n".join(rows) + "\n"
     octets = {"Content-Type": "application/octet-stream"}
-    with httpx.Client(base_url=server.url, timeout=60) as page:
+    with started(DecisionSession()) as server, httpx.Client(base_url=server.url, timeout=60) as page:
         assert page.get("state").json()["stage"] == "waiting"
         assert post(page, "next").json()["error"].startswith("the labels are not ready")
         bad = page.post("drop", params={"name": "votes.csv"}, content="item,label\n1,x\n", headers=octets)
@@ -228,11 +237,9 @@ def test_images(tmp_path: Path) -> None:
     session = DecisionSession(
         tmp_path / "d", lambda path: ds.read_annotations(path, items=tmp_path / "items.csv")
     )
-    server = DecideServer(session)
-    server.start()
     session.open(tmp_path / "votes" / "votes.csv")
     wait(lambda: session.items is not None)
-    with httpx.Client(base_url=server.url) as page:
+    with started(session) as server, httpx.Client(base_url=server.url) as page:
         item = post(page, "next").json()
         picture = page.get(item["images"][0])
         assert (picture.content, picture.headers["Content-Type"]) == (b"\x89PNG", "image/png")
@@ -251,3 +258,6 @@ def test_a_notebook_shows_the_page(tmp_path: Path) -> None:
     assert httpx.post(view.url + "decide", json={"item": "i2", "label": "n"}).status_code == 200
     assert view.decisions == {"i2": "n"}
     view.close()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(view.url)
+    view.close()  # again

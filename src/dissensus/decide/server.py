@@ -48,34 +48,33 @@ class DecideServer:
 
     def __init__(self, session: DecisionSession) -> None:
         require("starlette", "app")
-        require("uvicorn", "app")
+        uvicorn = require("uvicorn", "app")
         self.session, self.token, self.socket = session, secrets.token_urlsafe(24), socket.socket()
         self.socket.bind((HOSTS[0], 0))
         self.socket.listen()  # a browser that is opened before the server runs waits
-        self._running: Any = None
-        self.hosts = {f"{host}:{self.socket.getsockname()[1]}" for host in HOSTS}
+        self.port = self.socket.getsockname()[1]
+        self.hosts = {f"{host}:{self.port}" for host in HOSTS}
+        settings: Any = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1}
+        self._server = uvicorn.Server(uvicorn.Config(self.app(), lifespan="off", **settings))
+        self._thread = threading.Thread(target=self.run, daemon=True)
 
     @property
     def url(self) -> str:
         """Address of the page, with its token."""
-        return f"http://{HOSTS[0]}:{self.socket.getsockname()[1]}/{self.token}/"
+        return f"http://{HOSTS[0]}:{self.port}/{self.token}/"
 
     def run(self) -> None:
         """Answer requests until the process is stopped."""
-        import uvicorn
-
-        settings: Any = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1}
-        self._running = uvicorn.Server(uvicorn.Config(self.app(), lifespan="off", **settings))
-        self._running.run(sockets=[self.socket])
+        self._server.run(sockets=[self.socket])
 
     def start(self) -> None:
         """Answer requests on a thread, as long as the process runs."""
-        threading.Thread(target=self.run, daemon=True).start()
+        self._thread.start()
 
     def stop(self) -> None:
         """Stop a server that was started, and close the file of decisions."""
-        if self._running is not None:
-            self._running.should_exit = True
+        self._server.should_exit = True
+        self._thread.join()
         self.session.close()
 
     def app(self) -> Any:

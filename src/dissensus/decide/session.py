@@ -61,6 +61,7 @@ class DecisionSession:
         self.images = Path()  # folder of the labels, in which images are looked for
         self._journal: DecisionLog | None = None
         self._lock, self._new_decisions = threading.RLock(), threading.Event()
+        self._closed = False
         self._fitting_truth = threading.Lock()  # one fit at a time, so that the later decisions win
 
     # ---- work in the background -----------------------------------------------------------------------
@@ -111,8 +112,10 @@ class DecisionSession:
         self._journal, self.labels, self.title = journal, labels, title
 
     def close(self) -> None:
-        """Close the file of decisions."""
+        """Stop taking decisions, and close their file."""
         with self._lock:
+            self._closed = True
+            self._new_decisions.set()
             if self._journal is not None:
                 self._journal.close()
 
@@ -203,6 +206,8 @@ class DecisionSession:
         while True:
             self._new_decisions.wait()
             self._new_decisions.clear()
+            if self._closed:
+                return
             with self._failures_shown(), self._fitting_truth:
                 labels = self._labels_with_gold()
                 truth = with_settings(self.opened().truth, {}).fit(labels, prior=gold_prior(labels))

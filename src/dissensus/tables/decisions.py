@@ -95,11 +95,14 @@ class DecisionLog:
 
     def close(self) -> None:
         """Close the file, which ends the lock; remove it if it has no decisions."""
+        if self._file < 0:
+            return
         if len(self.lines) == 1:
             self.path.unlink(missing_ok=True)
             with suppress(OSError):  # the folder has other files
                 self.path.parent.rmdir()
         os.close(self._file)
+        self._file = -1
 
     def _line(self, seq: int) -> dict[str, Any]:
         return next(line for line in self.lines if line.get("seq") == seq)
