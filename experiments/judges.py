@@ -23,7 +23,7 @@ from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.judges.answers import JudgeAnswers
 from dissensus.judges.bias import judge_biases
 from dissensus.judges.comparison import conditional_shares
-from dissensus.judges.drift import MIN_NEW_ITEMS, change_and_reach
+from dissensus.judges.drift import MIN_NEW_ITEMS, SHARED_CHANGE, change_and_reach
 from dissensus.judges.drift import scores as scores_of
 from dissensus.judges.kappa import human_kappa, judge_kappa, scale_range
 from dissensus.judges.rates import Rate, prediction_powered, rate
@@ -216,43 +216,75 @@ def noisy_alarms(
 BASELINES, STREAM_ITEMS, DRIFT = (200, 500, 1000, 2000), 5000, 0.1
 FOUND_WITHIN = 500  # items within which a drift is to be found
 SHARES = (0.6, 0.7, 0.8, 0.9, 0.95)  # agreement of judges whose scores are 0 or 1
+HARDER_ITEMS = 1_000  # new items of a stream of which more are hard
+# Accuracy of humans and of the judge, and share of hard items before and after
+HARDER = [
+    (h, j, *hard)
+    for h, j in ((0.9, 0.9), (0.9, 0.8), (0.85, 0.95))
+    for hard in ((0.2, 0.3), (0.2, 0.4), (0.0, 0.5))
+]
 
 
 def drift_alarms(
-    scores: Array,
-    n_before: int,
-    n_new: int,
-    n_streams: int,
-    seed: int,
-    drift: float = 0.0,
-    agreement: Array | None = None,
+    agreement: Array, human: Array, n_before: int, n_new: int, n_streams: int, seed: int, drift: float = 0.0
 ) -> float:
-    """Return the share of streams with an alarm at any look, after every item from the 30th on.
+    """Return the share of streams that are called a drift at any look, after every item from the 30th on.
 
-    With a drift, the agreement of random items becomes 0, so that its mean falls by ``drift``.
+    Items are drawn from those with the judge's agreement and that of two humans. With a drift, the judge's
+    agreement with random items becomes 0, so that its mean falls by ``drift``.
     """
     rng, alarms = np.random.default_rng(seed), 0
-    agreement = scores if agreement is None else agreement
-    t = np.arange(1, n_new + 1)
     for _ in range(n_streams):
-        before = scores[rng.integers(len(scores), size=n_before)]
-        items = rng.integers(len(scores), size=n_new)
+        before = rng.integers(len(agreement), size=n_before)
+        items = rng.integers(len(agreement), size=n_new)
         lost = rng.random(n_new) < drift / agreement.mean()
-        new = scores[items] - np.where(lost, agreement[items], 0.0)
-        moments = {"n_items": n_before, "mean": before.mean(), "variance": before.var()}
-        change, reach = change_and_reach(moments, t, new.cumsum(), (new**2).cumsum())
-        alarms += bool((np.abs(change) > reach)[MIN_NEW_ITEMS - 1 :].any())
+        new = np.where(lost, 0.0, agreement[items])
+        alarms += ever_drifted(agreement[before], human[before], new, human[items])
     return alarms / n_streams
 
 
-def drift_of(scores: Array, agreement: Array, n_streams: int = N_SUBSAMPLES) -> Values:
+def ever_drifted(before: Array, human_before: Array, new: Array, human: Array) -> bool:
+    """Return whether a stream of new items is called a drift at any look."""
+    t = np.arange(1, len(new) + 1)
+    moments = {"n_items": len(before), "mean": before.mean(), "variance": before.var()}
+    change, reach = change_and_reach(moments, t, new.cumsum(), (new**2).cumsum())
+    shared = (human.cumsum() / t - human_before.mean()) / np.where(change == 0, 1.0, change)
+    return bool(((np.abs(change) > reach) & ~(shared > SHARED_CHANGE))[MIN_NEW_ITEMS - 1 :].any())
+
+
+def drift_of(agreement: Array, human: Array, n_streams: int = N_SUBSAMPLES) -> Values:
     """Measure false alarms over whole streams, and how often a drift is found, for every size of baseline."""
     alarms, found = dict[str, float](), dict[str, float]()
     for n in BASELINES:
-        alarms[str(n)] = drift_alarms(scores, n, STREAM_ITEMS, n_streams, n)
-        found[str(n)] = drift_alarms(scores, n, FOUND_WITHIN, n_streams, n, DRIFT, agreement)
-    shape = {"sd": float(scores.std()), "agreement": float(agreement.mean())}
+        alarms[str(n)] = drift_alarms(agreement, human, n, STREAM_ITEMS, n_streams, n)
+        found[str(n)] = drift_alarms(agreement, human, n, FOUND_WITHIN, n_streams, n, DRIFT)
+    shape = {"sd": float(agreement.std()), "agreement": float(agreement.mean())}
     return {**shape, "alarms": alarms, "found": found}
+
+
+def agreements(rng: np.random.Generator, n: int, h: float, j: float, hard: float) -> tuple[Array, Array]:
+    """Simulate agreement of a judge with three humans, and of two humans, on items of two classes.
+
+    Humans are right with probability h, the judge with j, both with 0.3 less on a share of hard items.
+    """
+    harder = np.where(rng.random(n) < hard, 0.3, 0.0)
+    right = (rng.random((n, 3)) < (h - harder)[:, None]).sum(axis=1)
+    judge = rng.random(n) < j - harder
+    of_two = (right * (right - 1) + (3 - right) * (2 - right)) / 6
+    return np.where(judge, right, 3 - right) / 3, of_two
+
+
+def harder_items(h: float, j: float, before: float, after: float, n_streams: int = N_SUBSAMPLES) -> Values:
+    """Measure how often a stream is called a drift if the share of hard items changes."""
+    drifted = dict[str, float]()
+    for n in BASELINES:
+        rng = np.random.default_rng(n)
+        streams = (
+            ever_drifted(*agreements(rng, n, h, j, before), *agreements(rng, HARDER_ITEMS, h, j, after))
+            for _ in range(n_streams)
+        )
+        drifted[str(n)] = sum(streams) / n_streams
+    return {"drifted": drifted}
 
 
 # ---- intervals of corrected rates -----------------------------------------------------------------------
@@ -453,13 +485,16 @@ def measure(data: Path, measurements: Measurements, parts: Sequence[str]) -> Non
     if "drift" in parts:
         for share in SHARES:
             scores = (np.arange(1000) < 1000 * share).astype(np.float64)
-            measurements.get(f"drift scores of 0 and 1, {share:.2f}", drift_of, scores, scores)
+            human = np.full(1000, np.nan)
+            measurements.get(f"drift scores of 0 and 1, {share:.2f}", drift_of, scores, human)
         for name in SETS:
             answers = read_answers(data, name)
             for judge, code in zip(answers.names, answers.judges.tolist(), strict=True):
                 _, agreement, human = scores_of(answers, code, scale_range(answers))
                 two = np.isfinite(human)
-                measurements.get(f"drift {name}, {judge}", drift_of, (agreement - human)[two], agreement[two])
+                measurements.get(f"drift {name}, {judge}", drift_of, agreement[two], human[two])
+        for setting in HARDER:
+            measurements.get(f"harder {setting}", harder_items, *setting)
     for population in populations(data) if "rates" in parts else ():
         key = f"rates {population.dataset}, {population.judge}, {population.class_name}"
         measurements.get(key, coverage, population)
@@ -523,14 +558,22 @@ biased far too often.
 DRIFT_PART = """
 ## Drift
 
-Share of 1,000 streams with an alarm at any of the looks, which are after every item from the 30th on, for
-baselines of 200, 500, 1,000 and 2,000 items. Without drift: streams of {stream:,} items. With drift:
-agreement falls by {points:.0f} percentage points at the first new item; an alarm within {within} items
-counts. Scores are drawn with replacement from the set: agreement with the humans minus that of two humans.
+Share of 1,000 streams that are called a drift at any of the looks, which are after every item from the 30th
+on, for baselines of 200, 500, 1,000 and 2,000 items. Without drift: streams of {stream:,} items. With drift:
+agreement falls by {points:.0f} percentage points at the first new item, and is found within {within} items.
+Items are drawn with replacement from the set. For a set, the worst of its judges is shown. Scores of 0 and 1
+have one human per item.
 
 {table}
 
-A drift of ten points is found within {within} items in at least 80 % of the streams {where}
+On the datasets, a drift of ten points is found within {within} items in at least 80 % of the streams
+{where}.
+
+If items become harder for the humans and the judge alike, that is no drift. Two classes, three humans; humans
+are right with probability h, the judge with j, both with 0.3 less on hard items, whose share grows. Share of
+1,000 streams of {harder:,} new items that are called a drift at any look, for the same baselines:
+
+{hard}
 """
 
 RATES = """
@@ -630,13 +673,17 @@ def drift_part(values: dict[str, Values]) -> str:
         lines.append(line(name, sd, worst, found))
     bounds = []
     for n in (500, 1000):
-        by_sd = sorted((row["sd"], row["found"][str(n)]) for rows in groups.values() for row in rows)
-        reliable = [sd for k, (sd, _) in enumerate(by_sd) if all(share >= 0.8 for _, share in by_sd[: k + 1])]
-        most = f"the standard deviation of the scores is up to {reliable[-1]:.2f}"
-        bounds.append(f"with a baseline of {n:,} items if {most}")
+        sets = [name for name in groups if not name.startswith("scores")]
+        reliable = sum(min(row["found"][str(n)] for row in groups[name]) >= 0.8 for name in sets)
+        bounds.append(f"of {reliable} of {len(sets)} datasets with a baseline of {n:,} items")
     head = ("scores", "standard deviation", "false alarms (most)", "found (fewest)")
-    texts = {"stream": STREAM_ITEMS, "points": 100 * DRIFT, "within": FOUND_WITHIN}
-    return DRIFT_PART.format(**texts, where=" and ".join(bounds) + ".", table=table(head, lines))
+    hard = [
+        line(*setting, ", ".join(f"{values[f'harder {setting}']['drifted'][str(n)]:.3f}" for n in BASELINES))
+        for setting in HARDER
+    ]
+    texts: Values = {"stream": STREAM_ITEMS, "points": 100 * DRIFT, "within": FOUND_WITHIN, "harder": HARDER_ITEMS}
+    texts["hard"] = table(("h", "j", "hard before", "hard after", "called a drift"), hard)
+    return DRIFT_PART.format(**texts, where=" and ".join(bounds), table=table(head, lines))
 
 
 def rates_part(values: dict[str, Values]) -> str:

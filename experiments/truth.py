@@ -18,7 +18,7 @@ from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.evaluate.compare import TIE_STANDARD_ERRORS, held_out_scores
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows
 from dissensus.evaluate.truth import choose_truth
-from dissensus.metrics import accuracy_rows, brier, calibration_error, log_loss
+from dissensus.metrics import accuracy_rows, brier, calibration_error, log_loss, log_loss_rows
 from dissensus.models.calibration import LIMITS, MISLEADING_SHARE, calibrated
 from dissensus.models.confusion import gold_prior
 from dissensus.numerics import Array, normalised
@@ -52,6 +52,7 @@ CANDIDATES: dict[str, Any] = {
 CORRELATED_MODELS = ("EBCC", "EBCC, damped")  # models in which errors of annotators are correlated
 DEFAULT = "the default"
 SHARES = "vote shares"  # the reference for probabilities
+ADDED_ONE = "vote shares, one added to each count"
 FITTED = "the default, fitted to gold"  # the best that its calibration can reach
 MISLEADING_SHARES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1)  # values of λ that are compared
 # Other calibrations, with two constants each: T_m = min(1, c n_m^−d), or a limit c √t and λ
@@ -77,6 +78,15 @@ def probability_scores(annotations: ds.Annotations, probabilities: Array) -> lis
     items = judged_items(annotations)
     gold = np.eye(annotations.n_classes)[np.asarray(annotations.gold)[items]]
     return [metric(gold, probabilities[items]) for metric in (log_loss, brier, calibration_error)]
+
+
+def compared(annotations: ds.Annotations, probabilities: Array, reference: Array) -> list[float]:
+    """Return log loss, calibration error, and the log loss above a reference with its standard error."""
+    items = judged_items(annotations)
+    gold = np.eye(annotations.n_classes)[np.asarray(annotations.gold)[items]]
+    above = log_loss_rows(gold, probabilities[items]) - log_loss_rows(gold, reference[items])
+    loss, _, ece = probability_scores(annotations, probabilities)
+    return [loss, ece, float(above.mean()), float(above.std(ddof=1) / np.sqrt(len(above)))]
 
 
 def fitted_to_gold(annotations: ds.Annotations, default: Any) -> Array:
@@ -117,20 +127,21 @@ def limit_of_halves(annotations: ds.Annotations) -> float:
 def candidates(annotations: ds.Annotations) -> Values:
     """Measure the accuracy of every candidate and of the default, and the quality of their probabilities.
 
-    Under "uncalibrated" are the scores of the default's posterior, and under "shares" the default's log loss
-    for various values of λ.
+    Under "uncalibrated" are the scores of the default's posterior, and under "shares" the default compared
+    with vote shares for various values of λ.
     """
     fitted = {name: with_settings(model, {}).fit(annotations) for name, model in CANDIDATES.items()}
     default: Any = choose_truth(annotations).model
     fitted[DEFAULT] = default
     values: Values = {name: accuracy(annotations, model) for name, model in fitted.items()}
     fitted[SHARES] = ds.EmpiricalDistribution().fit(annotations)
+    fitted[ADDED_ONE] = ds.EmpiricalDistribution(smoothing=1.0).fit(annotations)
     tables = {name: model.label_distributions_ for name, model in fitted.items()}
     tables |= {"uncalibrated": default.posterior_, FITTED: fitted_to_gold(annotations, default)}
     values["scores"] = {name: probability_scores(annotations, table) for name, table in tables.items()}
     fit = default.posterior_, default.n_labels_, float(default.evidence_limit_)
     by_share = (calibrated(*fit, misleading=share) for share in MISLEADING_SHARES)
-    values["shares"] = [probability_scores(annotations, table)[0] for table in by_share]
+    values["shares"] = [compared(annotations, table, tables[SHARES]) for table in by_share]
     limit = limit_of_halves(annotations) ** 0.5
     by_halves = (calibrated(*fit[:2], c * limit, s) for c in LIMIT_FACTORS for s in MISLEADING_SHARES)
     for title, tried in zip(RECIPES, ((by_recipe(default, c, d) for c, d in RECIPE), by_halves), strict=True):
@@ -301,7 +312,8 @@ The posteriors of the models are overconfident, so probabilities are [calibrated
 Log loss is the mean of −log P(gold class), with probabilities of at least 0.0001. The Brier score is the sum
 of squared differences from the gold class. ECE is the expected calibration error: items are put into 10 bins
 of equal width by their largest probability, and the differences between accuracy and mean largest probability
-are averaged over items. "Vote shares" is the model `empirical`. "Fitted to gold" chooses limit and λ for the
+are averaged over items. "Vote shares" is the model `empirical`, whose smoothing is chosen for each dataset by
+the likelihood of labels left out. "Fitted to gold" chooses limit and λ for the
 lowest log loss on the gold labels of each dataset: calibration of this form cannot reach a lower one.
 
 {scores}
@@ -311,9 +323,10 @@ number of independent labels that an item's labels count as at most; it is learn
 
 {calibration}
 
-One constant of the calibration was chosen on these datasets: the share λ of misleading items. Chosen for each
-dataset by the mean log loss on the others, it gives {left_out:.3f}. From 4 % to 8 % the mean hardly changes;
-{chosen:.0%} is used.
+One constant of the calibration was chosen on these datasets: the share λ of misleading items. From 4 % to 8 %
+the mean hardly changes; {chosen:.0%} is used. Chosen for each dataset by the mean log loss on the others:
+
+{left_out}
 
 {shares}
 
@@ -463,7 +476,7 @@ def traps_table(traps: Mapping[float, Values]) -> str:
 def scores_table(results: Mapping[str, Values]) -> str:
     """Tabulate the mean accuracy and the mean quality of the probabilities of all models."""
     rows = []
-    for model in (SHARES, *CANDIDATES, "uncalibrated", DEFAULT, FITTED):
+    for model in (SHARES, ADDED_ONE, *CANDIDATES, "uncalibrated", DEFAULT, FITTED):
         scores = np.mean([values["scores"][model] for values in results.values()], axis=0)
         title = "the default, not calibrated" if model == "uncalibrated" else model
         rows.append(line(title, *(f"{score:.3f}" for score in scores)))
@@ -482,9 +495,34 @@ def calibration_table(results: Mapping[str, Values]) -> str:
     return table((*head, "ECE before", "after", "vote shares"), rows)
 
 
+def chosen_on_others(losses: Array) -> NDArray[np.intp]:
+    """Return the constants (columns) with the lowest mean log loss on the other datasets."""
+    return np.asarray((losses.sum(axis=0) - losses).argmin(axis=1))
+
+
 def left_out_losses(losses: Array) -> Array:
     """Return the log loss on each dataset with the constants (columns) chosen on the others."""
-    return np.array([row[(losses.sum(axis=0) - row).argmin()] for row in losses])
+    return np.asarray(losses[np.arange(len(losses)), chosen_on_others(losses)])
+
+
+def left_out_table(results: Mapping[str, Values]) -> str:
+    """Tabulate the default with λ chosen on the other datasets, and where vote shares are better."""
+    by_share = np.array([values["shares"] for values in results.values()])
+    chosen = by_share[np.arange(len(by_share)), chosen_on_others(by_share[..., 0])]
+    added_one = np.array([values["scores"][ADDED_ONE][0] for values in results.values()])
+    worse = {
+        name: f"{name} ({row[2]:+.3f} ± {row[3]:.3f})"
+        for name, row in zip(results, chosen, strict=True)
+        if row[2] >= 0
+    }
+    rows = [
+        line("mean log loss", f"{chosen[:, 0].mean():.3f}"),
+        line("mean ECE", f"{chosen[:, 1].mean():.3f}"),
+        line("log loss below vote shares", f"{len(results) - len(worse)} of {len(results)} datasets"),
+        line("not below, difference ± standard error over items", ", ".join(worse.values())),
+        line(f"log loss below {ADDED_ONE}", f"{(chosen[:, 0] < added_one).sum()} of {len(results)} datasets"),
+    ]
+    return table(("λ chosen on the others", ""), rows)
 
 
 def recipes_table(results: Mapping[str, Values]) -> str:
@@ -508,7 +546,7 @@ def page(
     """Return the page."""
     means = {m: float(np.mean([values[m] for values in results.values()])) for m in (*CANDIDATES, DEFAULT)}
     correlated = {name: values["correlated"] for name, values in gates.items()}
-    losses = np.mean([values["shares"] for values in results.values()], axis=0)
+    losses = np.mean([values["shares"] for values in results.values()], axis=0)[:, 0]
     hidden, clear = by_held_out(results, gates)
     return PAGE.format(
         options=f" --without {without}" if without else "",
@@ -532,7 +570,7 @@ def page(
             values["scores"][DEFAULT][0] < values["scores"][SHARES][0] for values in results.values()
         ),
         calibration=calibration_table(results),
-        left_out=left_out_losses(np.array([values["shares"] for values in results.values()])).mean(),
+        left_out=left_out_table(results),
         halves=N_HALVES,
         recipes=recipes_table(results),
         chosen=MISLEADING_SHARE,

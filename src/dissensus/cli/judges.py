@@ -113,7 +113,9 @@ def unmet_lines(report: JudgeReport, name: str, sign: str, bound: float) -> Iter
     if name in ("tpr", "tnr") and not report.positive:
         raise ParameterError(f"--require {name}: the labels do not have two classes")
     if name == "stable":
-        yield from (drift.in_words() for drift in report.drifts if not drift.stable)
+        from dissensus.judges.drift import STABLE
+
+        yield from (drift.in_words() for drift in report.drifts if drift.verdict != STABLE)
         return
     for row in report.rows():
         value = 0.0 if name == "replaces" else row[name]

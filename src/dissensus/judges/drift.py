@@ -1,13 +1,10 @@
 """Drift of a judge since an earlier report, with false alarms at 5 % however often one looks.
 
 Each item with labels of the judge and of humans has a score: the share of its humans who give the judge's
-answer (for numbers 1 − mean D, see ``kappa.py``), minus the share of pairs of its humans who agree. If the
-judge is as reliable as a human, items that are harder for all change both alike, and the score does not
-change. It does for a better or a worse judge: of two classes, with humans right with probability h and the
-judge with j, the mean score is (2h − 1)(j − h). The agreement of humans is therefore compared in the same
-way, and if it has changed beyond its own boundary, the score's change is not called a drift of the judge. If
-less than half of the earlier items, or fewer than 30, have two humans, the score is the first share alone,
-and harder items look like a drift.
+answer (for numbers 1 − mean D, see ``kappa.py``). A change of the mean score is called a drift unless more
+than a third of it is shared by the agreement of two humans on the same items: items that are harder for all
+lower both. If less than half of the earlier items, or fewer than 30, have two humans, harder items look like
+a drift.
 
 The earlier report is a fixed baseline: n₀ items with mean x̄₀. New items are those that are not among them.
 After t new items with mean x̄_t, D_t = x̄_t − x̄₀ behaves like a Brownian motion at the "time"
@@ -43,6 +40,8 @@ MIN_NEW_ITEMS = 30
 TIGHTEST = 500  # new items at which the boundary is narrowest
 FALSE_ALARM_RATE = 0.05
 TIGHTEST_RATIO = 8.212  # solves u = log(1 + u) + 2 log(1/α)
+SHARED_CHANGE = 1 / 3  # share of the change that two humans share, above which it is no drift
+STABLE, DRIFTED = "no drift shown", "drifted"
 
 
 @dataclass(frozen=True)
@@ -50,39 +49,33 @@ class Drift:
     """Change of one judge's score since the baseline; an interval that holds at all times at once."""
 
     judge: str
-    n_items: int  # new items
-    score: str  # excess: agreement with humans minus that of two humans; or agreement
-    change: float
-    reach: float  # half-width of the interval
-    human_change: float = math.nan  # change in the agreement of two humans; NaN without
-    human_reach: float = math.nan
+    n_items: int | None  # new items; None without a baseline
+    change: float = math.nan
+    reach: float = math.nan  # half-width of the interval
+    human_change: float = math.nan  # change in the agreement of two humans; NaN if too few items have two
 
     @property
-    def stable(self) -> bool:
-        """True if there are 30 new items and the interval contains 0."""
-        return self.n_items >= MIN_NEW_ITEMS and abs(self.change) <= self.reach
-
-    @property
-    def drifted(self) -> bool:
-        """True if the score has changed, and the agreement of two humans is not shown to have changed."""
-        changed = self.n_items >= MIN_NEW_ITEMS and abs(self.change) > self.reach
-        return changed and not abs(self.human_change) > self.human_reach
+    def verdict(self) -> str:
+        """``no drift shown``, ``changed`` or ``drifted``; empty if nothing is compared."""
+        if self.n_items is None or self.n_items < MIN_NEW_ITEMS:
+            return ""
+        if abs(self.change) <= self.reach:
+            return STABLE
+        return "changed" if self.human_change / self.change > SHARED_CHANGE else DRIFTED
 
     def in_words(self) -> str:
         """Return the change in percentage points as text."""
-        if not self.score:
+        if self.n_items is None:
             return f"{self.judge}: no baseline in the earlier output, so nothing is compared"
-        if self.n_items < MIN_NEW_ITEMS:
+        if not self.verdict:
             return f"{self.judge}: {self.n_items} new items; a comparison needs {MIN_NEW_ITEMS}"
-        minus = ", less that of two humans," if self.score == "excess" else ""
         change = f"{100 * self.change:+.1f} points (± {100 * self.reach:.1f}) on {self.n_items:,} new items"
-        verdict = "no drift shown" if self.stable else "drifted" if self.drifted else "changed"
-        words = f"{self.judge}: {verdict}; agreement with humans{minus} changed by {change}"
-        if self.score == "agreement" and self.drifted:
-            words += "; too few items have labels of two humans to tell if they are harder"
+        words = f"{self.judge}: {self.verdict}; agreement with humans changed by {change}"
         if not math.isnan(self.human_change):
-            words += f"; that of two humans changed by {100 * self.human_change:+.1f}"
-        return words + (", which alone can do this" if verdict == "changed" else "")
+            words += f", that of two humans by {100 * self.human_change:+.1f}"
+            return words + (": the items may have changed" if self.verdict == "changed" else "")
+        unknown = "; too few items have labels of two humans to tell if they are harder"
+        return words + (unknown if self.verdict == DRIFTED else "")
 
 
 def read_baseline(source: Any) -> Mapping[str, Any]:
@@ -109,33 +102,31 @@ def baseline(answers: JudgeAnswers) -> dict[str, Any]:
     for name, judge in zip(answers.names, answers.judges, strict=True):
         items, agreement, human = scores(answers, int(judge), scale)
         scored |= set(map(str, answers.annotations.items[items]))
-        two = np.isfinite(human)
-        excess = two.sum() >= max(MIN_NEW_ITEMS, len(two) / 2)
-        values = (agreement - human)[two] if excess else agreement
-        if len(values) >= MIN_NEW_ITEMS:
-            judges[name] = {"score": "excess" if excess else "agreement", "n_items": float(len(values))}
-            columns = {"": values} | ({"human_": human[two]} if excess else {})
-            for prefix, x in columns.items():
-                judges[name] |= {f"{prefix}mean": float(x.mean()), f"{prefix}variance": float(x.var())}
+        if len(items) >= MIN_NEW_ITEMS:
+            moments = {"mean": float(agreement.mean()), "variance": float(agreement.var())}
+            judges[name] = {"n_items": len(items), **moments}
+            of_two = human[np.isfinite(human)]
+            if len(of_two) >= max(MIN_NEW_ITEMS, len(items) / 2):
+                judges[name]["human_mean"] = float(of_two.mean())
     return {"items": sorted(scored), "scale": scale, "judges": judges}
 
 
 def drifts(answers: JudgeAnswers, earlier: Mapping[str, Any]) -> Iterator[Drift]:
-    """Compare the judges with a ``baseline``; judges that it lacks have no score."""
+    """Compare the judges with a ``baseline``."""
     old_items = set(earlier["items"])
     is_new = np.array([str(item) not in old_items for item in answers.annotations.items], dtype=bool)
     for name, judge in zip(answers.names, answers.judges, strict=True):
         if (before := earlier["judges"].get(name)) is None:
-            yield Drift(name, 0, "", math.nan, math.nan)
+            yield Drift(name, None)
             continue
         items, agreement, human = scores(answers, int(judge), earlier["scale"])
-        values = agreement - human if before["score"] == "excess" else agreement
-        new, figures = is_new[items] & np.isfinite(values), list[float]()
-        for prefix, x in (("", values[new]), ("human_", human[new])):
-            if len(x) and f"{prefix}mean" in before:
-                moments = before | {end: before[prefix + end] for end in ("mean", "variance")}
-                figures += map(float, change_and_reach(moments, len(x), x.sum(), (x**2).sum()))
-        yield Drift(name, int(new.sum()), before["score"], *(figures or [math.nan] * 2))
+        x, of_two = (values[is_new[items] & np.isfinite(values)] for values in (agreement, human))
+        if len(x) < MIN_NEW_ITEMS:
+            yield Drift(name, len(x))
+            continue
+        change, reach = map(float, change_and_reach(before, len(x), x.sum(), (x**2).sum()))
+        human_change = of_two.mean() - before.get("human_mean", math.nan) if len(of_two) else math.nan
+        yield Drift(name, len(x), change, reach, float(human_change))
 
 
 def change_and_reach(before: Mapping[str, Any], t: Any, total: Any, squares: Any) -> tuple[Any, Any]:

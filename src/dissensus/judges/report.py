@@ -191,7 +191,9 @@ class JudgeReport(TableResult):
         rates, wrong = [rate.as_row() for rate in self.rates], self.wrong_items()
         tables = {"confusion": self.confusion_rows(), "rates": rates, "wrong_items": wrong}
         tables["biases"] = [vars(bias) | {"words": bias.in_words()} for bias in self.biases]
-        tables["drifts"] = [vars(drift) | {"words": drift.in_words()} for drift in self.drifts]
+        tables["drifts"] = [
+            vars(drift) | {"verdict": drift.verdict, "words": drift.in_words()} for drift in self.drifts
+        ]
         summary |= {"judges": self.rows(), "panel": panel}
         return summary | tables | {"baseline": baseline(self.answers)}
 
