@@ -16,8 +16,8 @@ PAGE_SCRIPTS = (
     ("decide", "decide.js"),
 )
 PAGE_STYLES = (("report", "style.css"), ("decide", "decide.css"))
-# A notebook on this machine may show the page in a frame.
-FRAMES = "'self' http://localhost:* http://127.0.0.1:*"
+# A notebook on this machine, in a browser or in VS Code, may show the page in a frame.
+FRAMES = "'self' http://localhost:* http://127.0.0.1:* vscode-webview: vscode-file:"
 
 
 @cache
