@@ -26,7 +26,7 @@ from dissensus.judges.comparison import conditional_shares
 from dissensus.judges.drift import MIN_NEW_ITEMS, SHARED_CHANGE, change_and_reach
 from dissensus.judges.drift import scores as scores_of
 from dissensus.judges.kappa import human_kappa, judge_kappa, scale_range
-from dissensus.judges.rates import Rate, prediction_powered, rate
+from dissensus.judges.rates import Estimate, Rate, prediction_powered, rate
 from dissensus.judges.report import JudgeReport
 from dissensus.models.base import Model
 from dissensus.models.hpgm.adjustments import Aliases
@@ -334,6 +334,11 @@ def populations(data: Path) -> Iterator[JudgedPopulation]:
             yield JudgedPopulation(dataset, title, class_name, truth, probabilities)
 
 
+def width(estimate: Estimate) -> float:
+    """Return the width of an interval."""
+    return estimate.high - estimate.low
+
+
 def coverage(
     population: JudgedPopulation, n_samples: int = N_SUBSAMPLES, seed: int = 0, *, with_peer: bool = True
 ) -> Values:
@@ -346,8 +351,8 @@ def coverage(
         Y, f = population.sample(HUMAN_ITEMS, rng)
         F = population.sample(JUDGE_ITEMS, rng)[1]
         rates.append(rate("", "", "", Y, f, F, 0.95, is_share=True))
-        plain_widths.append(prediction_powered(Y, np.zeros(len(Y)), np.zeros(0), 0.95)[0].width)
-        widths.append(prediction_powered(Y, f, F, 0.95)[0].width)
+        plain_widths.append(width(prediction_powered(Y, np.zeros(len(Y)), np.zeros(0), 0.95)[0]))
+        widths.append(width(prediction_powered(Y, f, F, 0.95)[0]))
         if with_peer:
             low, high = require("ppi_py", "bench").ppi_mean_ci(Y, f, F, alpha=0.05)
             peer_widths.append(float(np.squeeze(high) - np.squeeze(low)))
@@ -358,7 +363,7 @@ def coverage(
         values[name] = {
             "n": len(estimates),
             "coverage": float(np.mean(covered)) if estimates else math.nan,
-            "width": float(np.mean([e.width for e in estimates])) if estimates else math.nan,
+            "width": float(np.mean([*map(width, estimates)])) if estimates else math.nan,
         }
     values["ppi_width"], values["plain_width"] = float(np.mean(widths)), float(np.mean(plain_widths))
     values["peer_width"] = float(np.mean(peer_widths)) if peer_widths else math.nan
@@ -681,7 +686,12 @@ def drift_part(values: dict[str, Values]) -> str:
         line(*setting, ", ".join(f"{values[f'harder {setting}']['drifted'][str(n)]:.3f}" for n in BASELINES))
         for setting in HARDER
     ]
-    texts: Values = {"stream": STREAM_ITEMS, "points": 100 * DRIFT, "within": FOUND_WITHIN, "harder": HARDER_ITEMS}
+    texts: Values = {
+        "stream": STREAM_ITEMS,
+        "points": 100 * DRIFT,
+        "within": FOUND_WITHIN,
+        "harder": HARDER_ITEMS,
+    }
     texts["hard"] = table(("h", "j", "hard before", "hard after", "called a drift"), hard)
     return DRIFT_PART.format(**texts, where=" and ".join(bounds), table=table(head, lines))
 

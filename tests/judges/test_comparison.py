@@ -256,16 +256,15 @@ def test_a_copy_of_a_human_and_a_judge_that_gold_confirms_are_noted():
 # ---- differences --------------------------------------------------------------------------------------
 
 
-def test_confusion_and_disagreement_by_hand():
+def test_confusion_and_agreement_by_hand():
     # three items with two humans each: 00, 01, 11; the judge says 0, 1, 1
     columns = {"h0": np.array([0, 0, 1]), "h1": np.array([0, 1, 1]), "gpt": np.array([0, 1, 1])}
     difference = judge_difference(JudgeAnswers.of(table(columns), np.array([True, False, False])), 0)
     np.testing.assert_allclose(difference.confusion, [[1 / 1.5, 0.5 / 1.5], [0, 1]])
-    np.testing.assert_allclose(difference.meaning, [[1, 0.25], [0, 0.75]])
     # pairs of humans that begin with 0: two on item 00 (both 0), one on item 01
     np.testing.assert_allclose(difference.among_humans, [[2 / 3, 1 / 3], [1 / 3, 2 / 3]])
-    assert difference.disagreement == pytest.approx((0 + 0.5 + 0) / 3)
-    assert difference.human_disagreement == pytest.approx((0 + 1 + 0) / 3)
+    assert difference.agreement == pytest.approx((1 + 0.5 + 1) / 3)
+    assert difference.human_agreement == pytest.approx((1 + 0 + 1) / 3)
 
 
 def test_intervals_of_shares_are_wilsons():
@@ -283,11 +282,11 @@ def test_a_judge_like_a_human_differs_like_a_human():
     columns = {f"h{i}": seen(rng, truth, 3, 0.7) for i in range(4)} | {"gpt": seen(rng, truth, 3, 0.7)}
     report = ds.judge_report(table(columns))
     row = report.rows()[0]
-    assert row["excess_low"] <= 0 <= row["excess_high"]
+    assert row["agreement"] == pytest.approx(row["human_agreement"], abs=0.02)
     shares = report.confusion_frame()
     # two with an accuracy of 70 % agree in 0.7² + 2 · 0.15² = 0.535, and give either other class in 0.2325
     expected = np.where(shares.human == shares.answer, 0.535, 0.2325)
-    for column in (shares.chance, shares.meaning, shares.among_humans):
+    for column in (shares.chance, shares.among_humans):
         assert (abs(column - expected) < 0.04).all()
     assert ((shares.low <= expected) & (expected <= shares.high)).sum() >= 7
 

@@ -40,7 +40,7 @@ def test_ppi_is_that_of_its_authors(seed):
     # they use the normal quantile and n; we use Student's and n − 1
     n = len(Y)
     wider = t.ppf(0.975, n - 1) / 1.959964 * math.sqrt(n / (n - 1))
-    assert estimate.width / (high - low) == pytest.approx(wider, rel=1e-3)
+    assert (estimate.high - estimate.low) / (high - low) == pytest.approx(wider, rel=1e-3)
 
 
 def test_without_other_items_ppi_is_the_mean_with_johnsons_shift():

@@ -22,7 +22,7 @@ ERRORS_PER_JUDGE = 3  # rows of the table of errors
 RATES_SHOWN = 40  # rows of the table of rates
 TEST_COLUMNS = (
     "judge", "winning_rate", "advantage", "n_humans", "n_humans_left_out", "pooled_difference", "pooled_low",
-    "pooled_high", "disagreement", "human_disagreement", "settled_by",
+    "pooled_high", "agreement", "human_agreement", "settled_by",
 )  # fmt: skip
 RATE_COLUMNS = (
     "judge", "group", "class", "n_human_items", "n_items", "judge_share", "ppi", "ppi_low", "ppi_high",

@@ -29,8 +29,7 @@ Given the item, a human and the judge answer independently, so that this is unbi
 the judge's answer. It is used for single items.)
 
 Humans do not have 1 on the diagonal either; P(another human answers a | a human answers p) is given for
-comparison. Two disagreement rates need no model: the share of an item's humans who differ from the judge, and
-the share of the other humans who differ from a human.
+comparison.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 
 from dissensus.evaluate.group_agreement import largest_bias, most_frequent
 from dissensus.judges.answers import MIN_ITEMS, JudgeAnswers
+from dissensus.labels.agreement import pair_sums
 from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, Indices, Mask, row_shares
 
@@ -279,14 +279,9 @@ class Difference:
     answer: Codes  # the judge's answers
     confusion: Array  # (P, P): P(judge answers a | a human answers p)
     confusion_ends: Array  # (2, P, P): 95 % intervals
-    meaning: Array  # (P, P): P(a human answers p | judge answers a)
-    meaning_ends: Array
     among_humans: Array  # (P, P): P(another human answers a | a human answers p)
     agreement: float  # share of an item's humans who give the judge's answer
-    disagreement: float  # share of humans who differ from the judge, over items with at least two humans
-    human_disagreement: float  # share of other humans who differ from a human
-    excess: float  # difference of the two
-    excess_error: float
+    human_agreement: float  # share of the other humans who give a human's answer
     bias_of: str  # class whose share differs most from the humans'; empty for ordered answers
     bias: float  # share of that class (ordered answers: mean value) minus that of the humans
     bias_error: float  # half-width of its 95 % interval over items, simultaneous for all classes
@@ -299,26 +294,16 @@ def judge_difference(answers: JudgeAnswers, judge: int) -> Difference:
     shares, x = row_shares(answers.human_counts[items]), np.eye(answers.annotations.n_classes)[answer[items]]
     same = answers.compared_with_humans(judge)[items]  # as P(another human …), if that has enough items
     confusion, confusion_ends = conditional_shares(shares[same], x[same])
-    meaning, meaning_ends = conditional_shares(x[same], shares[same])
     # P(another human answers a | a human answers p), from items with at least two humans
-    shared = items[answers.human_counts[items].sum(axis=1) >= 2]
-    counts = answers.human_counts[shared]
-    n = counts.sum(axis=1)
-    scaled = counts / (n * (n - 1))[:, None]
-    pairs = scaled.T @ counts - np.diag(scaled.sum(axis=0))
+    counts, one_group = answers.human_counts[items], np.zeros(len(items), np.uint8)
+    sums = pair_sums(counts, one_group, 1, by_label=False, table=True)
+    (pairs,), (n_items,) = sums.agreed, sums.pairs
     with np.errstate(invalid="ignore", divide="ignore"):
         among_humans = pairs / pairs.sum(axis=1, keepdims=True)
-    agreement = float((shares * x).sum() / len(items)) if len(items) else math.nan
-    rates = (math.nan,) * 4
-    if len(shared) >= 2:
-        from_judge = 1 - counts[np.arange(len(shared)), answer[shared]] / n
-        from_human = 1 - ((counts**2).sum(axis=1) - n) / (n * (n - 1))
-        excess = from_judge - from_human
-        error = float(excess.std(ddof=1)) / math.sqrt(len(shared))
-        rates = float(from_judge.mean()), float(from_human.mean()), float(excess.mean()), error
+        agreement, human_agreement = (shares * x).sum() / np.float64(len(items)), np.trace(pairs) / n_items
     return Difference(
-        judge, items, answer[items], confusion, confusion_ends, meaning.T, meaning_ends.mT,
-        among_humans, agreement, *rates, *_judge_bias(answers, x - shares),
+        judge, items, answer[items], confusion, confusion_ends, among_humans,
+        float(agreement), float(human_agreement), *_judge_bias(answers, x - shares),
     )  # fmt: skip
 
 
@@ -360,10 +345,9 @@ def conditional_shares(weights: Array, outcomes: Array) -> tuple[Array, Array]:
 def confusion_rows(answers: JudgeAnswers, difference: Difference) -> list[dict[str, Any]]:
     """Return one row per pair of classes: human answer, judge's answer, and the shares with intervals."""
     names, judge = answers.annotations.classes, str(answers.annotations.annotators[difference.judge])
-    (low, high), (meaning_low, meaning_high) = difference.confusion_ends, difference.meaning_ends
+    low, high = difference.confusion_ends
     tables = {"chance": difference.confusion, "low": low, "high": high}
-    tables |= {"among_humans": difference.among_humans, "meaning": difference.meaning}
-    tables |= {"meaning_low": meaning_low, "meaning_high": meaning_high}
+    tables["among_humans"] = difference.among_humans
     return [
         {"judge": judge, "human": str(human), "answer": str(answer)}
         | {name: float(table[p, a]) for name, table in tables.items()}

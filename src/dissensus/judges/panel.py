@@ -157,14 +157,3 @@ def vote_weights(correlation: Array) -> Array:
     """Return (k,): 1 / Σ_j max(r_ij, 0), normalised: copies of a judge share one vote."""
     weights = 1 / np.maximum(correlation, 0.0).sum(axis=1)
     return np.asarray(weights / weights.sum())
-
-
-def panel_vote(answers: JudgeAnswers, panel: Panel) -> Array:
-    """Return (items, classes): the weighted vote of the judges; 0 for items without their answers."""
-    votes = np.zeros((answers.annotations.n_items, answers.annotations.n_classes))
-    for judge, weight in zip(panel.judges, panel.weights, strict=True):
-        answer = answers.answers_of(int(judge))
-        items = np.flatnonzero(answer >= 0)
-        votes[items, answer[items]] += weight
-    sums = votes.sum(axis=1, keepdims=True)
-    return np.asarray(votes / np.where(sums > 0, sums, 1.0))

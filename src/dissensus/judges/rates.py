@@ -53,11 +53,6 @@ class Estimate:
     high: float
     refused: str = ""
 
-    @property
-    def width(self) -> float:
-        """Width of the interval."""
-        return self.high - self.low
-
 
 @dataclass(frozen=True)
 class Rate:
@@ -73,7 +68,6 @@ class Rate:
     ppi: Estimate
     tuning: float  # λ
     judge_share: float  # uncorrected share
-    items_to_halve: float  # further items for humans to label until PPI++'s interval is half as wide
 
     def as_row(self) -> dict[str, Any]:
         """Return the rate as one row of plain values."""
@@ -84,7 +78,7 @@ class Rate:
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         reasons = {self.ppi.refused: 0, self.rogan_gladen.refused: 0}
         refused = "; ".join(reason for reason in reasons if reason)
-        return row | {"tuning": self.tuning, "items_to_halve": self.items_to_halve, "refused": refused}
+        return row | {"tuning": self.tuning, "refused": refused}
 
 
 def class_rates(answers: JudgeAnswers, judge: int, by: str | None, level: float) -> Iterator[Rate]:
@@ -137,7 +131,6 @@ def rate(
     return Rate(
         judge, group, class_name, n, n + N, clipped(humans), clipped(correction), clipped(ppi), tuning,
         float(all_answers.mean()) if len(all_answers) else math.nan,
-        math.nan if reason else items_to_halve(Y, f, F, tuning),
     )  # fmt: skip
 
 
@@ -195,18 +188,3 @@ def rogan_gladen(Y: Array, f: Array, F: Array, level: float) -> Estimate:
         return Estimate(math.nan, math.nan, math.nan, words)
     root = math.sqrt(max(B * B - A * C, 0.0))
     return Estimate(float((q - b) / (a - b)), (B - root) / A, (B + root) / A)
-
-
-def items_to_halve(Y: Array, f: Array, F: Array, tuning: float) -> float:
-    """Return the further human-labelled items that halve the interval of PPI++, by its variance formula.
-
-    ∞ if labels on all items would not suffice.
-    """
-    n, N = len(Y), len(F)
-    labelled, others = (Y - tuning * f).var(ddof=1), tuning**2 * F.var(ddof=1) if N > 1 else 0.0
-    now = labelled / n + (others / N if N else 0.0)
-    for m in np.unique(np.geomspace(n + 1, n + N, 200).astype(int)) if N else []:
-        left = n + N - m
-        if labelled / m + (others / left if left else 0.0) <= now / 4:
-            return float(m - n)
-    return math.inf

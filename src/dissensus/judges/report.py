@@ -15,11 +15,11 @@ from dissensus.annotators.sentences import count
 from dissensus.judges import comparison
 from dissensus.judges.answers import MIN_ITEMS, JudgeAnswers
 from dissensus.judges.bias import Bias, judge_biases
-from dissensus.judges.comparison import Difference, Replacement, Z
+from dissensus.judges.comparison import Difference, Replacement
 from dissensus.judges.drift import Drift, baseline, drifts, read_baseline
 from dissensus.judges.humans import join_humans
 from dissensus.judges.kappa import Kappa, human_kappa, judge_kappa, outliers
-from dissensus.judges.panel import Panel, judge_panel, panel_vote
+from dissensus.judges.panel import Panel, judge_panel
 from dissensus.judges.rates import LEVEL_RULES, Rate, class_rates
 from dissensus.labels import as_annotations
 from dissensus.labels.agreement import agreement_with_others
@@ -111,7 +111,6 @@ class JudgeReport(TableResult):
         panel, rows, labels = self.panel, [], self.answers.annotations
         agreement = agreement_with_others(labels.take_rows(self.answers.is_judge[labels.annotator]))
         for i, (test, difference) in enumerate(zip(self.replacements, self.differences, strict=True)):
-            half = Z * difference.excess_error
             row = {"judge": self.judges[i], "n_labels": int((self.answers.annotator == test.judge).sum())}
             row |= fields_of(test, "verdict", "within_epsilon_of", "settled_by", "passed", "pooled_passed")
             for name, kappa in (("kappa", self.kappas[i]), ("human_kappa", self.human_kappas[i])):
@@ -127,7 +126,6 @@ class JudgeReport(TableResult):
                 if name != "judge" and isinstance(value, int | float | str):
                     row[name] = value
             row |= dict(zip(("pooled_low", "pooled_high"), test.interval(), strict=True))
-            row |= {"excess_low": difference.excess - half, "excess_high": difference.excess + half}
             row["agreement_with_judges"] = float(agreement[test.judge])
             row |= {"group": 0, "vote_weight": math.nan}
             if panel is not None:
@@ -168,10 +166,6 @@ class JudgeReport(TableResult):
     def items_frame(self) -> Any:
         """Return ``wrong_items`` as a data frame."""
         return self._frame(self.wrong_items())
-
-    def panel_vote(self) -> Any:
-        """Return (items, classes): the judges' vote, in which judges that err together share their votes."""
-        return None if self.panel is None else panel_vote(self.answers, self.panel)
 
     def _frame(self, rows: list[dict[str, Any]]) -> Any:
         columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}

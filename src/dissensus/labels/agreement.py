@@ -129,11 +129,6 @@ def pair_sums(
 # ---- intervals ----------------------------------------------------------------------------------------
 
 
-def leave_one_out(n_groups: int) -> Array:
-    """Return weights (groups, groups) that leave out one group of items in each row."""
-    return np.asarray(1 - np.eye(n_groups))
-
-
 def jackknife_margin(without: Array, size: float) -> tuple[float, int]:
     """Return the margin of error of a value, from its values with one of G groups of items left out, and G.
 

@@ -32,7 +32,6 @@ from dissensus.labels.agreement import (
     item_groups,
     jackknife_interval,
     jackknife_margin,
-    leave_one_out,
     pair_sums,
     rank_weights,
 )
@@ -44,7 +43,6 @@ from dissensus.numerics import Array, row_shares
 
 WEIGHTS = ("identity", "linear", "quadratic", "ordinal", "jaccard", "masi")
 MAX_PAIRS = 1_000  # of annotators in a table of pairs
-MAX_MARGINAL_CELLS = 4_000_000  # annotators × classes, over the weights of groups taken together
 
 Estimate = tuple[Array, Array, Array]  # (B,) each: value, observed, chance; the latter are NaN if not defined
 
@@ -116,14 +114,32 @@ def mean_weight(shares: Array, weights: Array | None) -> Array:
 
 
 @dataclass(frozen=True)
-class ClassGroups:
-    """Labels in groups of items, for the coefficients of classes."""
+class GroupedLabels:
+    """Labels in groups of items, for the coefficients."""
 
     labels: Annotations
+    kind: str  # of the weights
     weights: Array | None  # (classes, classes); None for the identity
-    ranks: bool  # whether α has Krippendorff's ordinal weights, which depend on the labels
     group: NDArray[np.uint8]  # (items,)
     omega: Array  # (B, groups) weights of the groups
+
+    def estimate(self, name: str) -> Estimate:
+        """Return a coefficient for each row of weights of the groups."""
+        if name in INTRACLASS or self.labels.label_type == "numeric":
+            return self._numbers.estimate(name)
+        sums = self.sums(by_label=True) if name == "alpha" else self.by_item
+        ranks = name == "alpha" and self.kind == "ordinal"
+        weights = None if name == "ac1" else rank_weights(sums.shares) if ranks else self.weights
+        agreed = sums.agreed
+        if agreed.ndim > 1:
+            agreed = (agreed * (np.eye(agreed.shape[1]) if weights is None else weights)).sum(axis=(1, 2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            observed = agreed / sums.pairs
+            shares = sums.shares / sums.items[:, None]
+            if name == "alpha":  # (1 − 1/n) observed + 1/n, n labels
+                observed += (1 - observed) / sums.items
+        chance = Chance(shares, weights, lambda: self.marginals)
+        return _corrected(observed, FORMULAS[name].chance(chance))
 
     def sums(self, by_label: bool) -> AgreementSums:
         """Return the sums of pairs in which labels, or else items, count alike."""
@@ -136,19 +152,6 @@ class ClassGroups:
         """Sums in which items count alike."""
         return self.sums(by_label=False)
 
-    def estimate(self, name: str) -> Estimate:
-        """Return a coefficient for each row of weights of the groups."""
-        sums = self.sums(by_label=True) if name == "alpha" else self.by_item
-        weights = rank_weights(sums.shares) if self.ranks and name == "alpha" else self.weights
-        agreed = sums.agreed if weights is None else (sums.agreed * weights).sum(axis=(1, 2))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            observed = agreed / sums.pairs
-            shares = sums.shares / sums.items[:, None]
-            if name == "alpha":  # (1 − 1/n) observed + 1/n, n labels
-                observed += (1 - observed) / sums.items
-        chance = Chance(shares, weights, lambda: self.marginals)
-        return _corrected(observed, FORMULAS[name].chance(chance))
-
     @cached_property
     def marginals(self) -> tuple[Array, Array, Array]:
         """Σ_n p_nc (B, classes), Σ_n Σ_ck w_ck p_nc p_nk (B,), and the number of annotators (B,)."""
@@ -158,15 +161,45 @@ class ClassGroups:
         annotators, annotator = np.unique(labels.annotator, return_inverse=True)
         N = max(len(annotators), 1)
         cells = self.group[labels.item], annotator * np.int64(P) + labels.label
-        size = self.omega.shape[1], N * P
-        by_group = csr_array((np.ones(labels.n_labels), cells), shape=size)
-        step, parts = max(1, MAX_MARGINAL_CELLS // size[1]), []
-        for start in range(0, len(self.omega), step):
-            counts = np.asarray(self.omega[start : start + step] @ by_group)
-            p = row_shares(counts.reshape(-1, N, P))
-            parts.append((p.sum(axis=1), mean_weight(p, self.weights).sum(axis=1), p.any(axis=2).sum(axis=1)))
-        total, same, n_annotators = (np.concatenate(part) for part in zip(*parts, strict=True))
+        by_group = csr_array((np.ones(labels.n_labels), cells), shape=(self.omega.shape[1], N * P))
+        parts = []
+        for weights in self.omega:  # one by one, since annotators × classes can be many
+            p = row_shares((weights @ by_group).reshape(N, P))
+            parts.append((p.sum(axis=0), mean_weight(p, self.weights).sum(), p.any(axis=1).sum()))
+        total, same, n_annotators = map(np.array, zip(*parts, strict=True))
         return total, same, n_annotators
+
+    @cached_property
+    def _numbers(self) -> NumberGroups:
+        return NumberGroups(self.labels, self.group, self.omega)
+
+    def weights_name(self, name: str) -> str:
+        """Return the kind of the weights of a coefficient."""
+        return "" if name in INTRACLASS else "identity" if name == "ac1" else self.kind
+
+    def all_coefficients(self) -> list[str]:
+        """Return the names of the usual coefficients of such labels."""
+        redundant = {"ac1" if self.weights is not None else "ac2"}
+        redundant |= {"conger", "fleiss"} if n_labellers(self.labels) == 2 else set()
+        redundant |= set(INTRACLASS) if self.labels.label_type != "numeric" else set()
+        return [name for name in COEFFICIENTS if name not in redundant and not self.problem(name)]
+
+    def problem(self, name: str) -> str:
+        """Return the reason for which a coefficient is not defined for the labels; empty if it is."""
+        labels, n = self.labels, n_labellers(self.labels)
+        if name in INTRACLASS:
+            if labels.label_type not in ("numeric", "ordinal"):
+                return f"{name} is of numbers; read the labels with {setting('label_type', 'numeric')}"
+            if name.startswith("icc1") or is_complete(labels):
+                return ""
+            return f"{name} needs one label by every annotator for every item; use icc1, or drop the others"
+        if name != "alpha" and labels.label_type == "numeric":
+            return f"{name} is of classes; read the labels with {setting('label_type', 'ordinal')}"
+        if FORMULAS[name].named and labels.anonymous:
+            return f"the labels do not name annotators, which {name} needs; use fleiss"
+        if FORMULAS[name].of_two and n != 2:
+            return f"{name} is of two annotators, and there are {n:,}; use conger or fleiss, or by_pair()"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -427,19 +460,19 @@ def measured(settings: Settings, *both: Annotations) -> list[Coefficient]:
     weights = [weights_of(part, settings.weights) for part in both]
     cells = [part.n_classes if w is None else w.size for part, (_, w) in zip(both, weights, strict=True)]
     group, G = item_groups(n, max(cells))
-    replicates = leave_one_out(G)
+    replicates = 1 - np.eye(G)  # each row leaves out one group
     if settings.n_boot:
         rng = np.random.default_rng(settings.seed)
         replicates = rng.multinomial(G, np.full(G, 1 / G), settings.n_boot).astype(np.float64)
     omega = np.vstack([np.ones((1, G)), replicates])
-    estimators = [CoefficientEstimator(part, *w, group, omega) for part, w in zip(both, weights, strict=True)]
-    n_annotators = None if labels.anonymous else int((labels.annotator_load > 0).sum())
+    parts = [GroupedLabels(part, *w, group, omega) for part, w in zip(both, weights, strict=True)]
+    n_annotators = None if labels.anonymous else n_labellers(labels)
     coefficients = []
-    for name in common_coefficients(estimators, settings.coefficients):
-        (value, observed, chance), *others = (estimator(name) for estimator in estimators)
+    for name in common_coefficients(parts, settings.coefficients):
+        (value, observed, chance), *others = (part.estimate(name) for part in parts)
         ends = interval_of(value, settings, float(chance[0]))
         agreements = float(observed[0]), float(chance[0])
-        kind = estimators[0].weights_name(name)
+        kind = parts[0].weights_name(name)
         row = Coefficient(name, kind, float(value[0]), *ends, *agreements, int((n > 1).sum()), n_annotators)
         for reference, *_ in others:
             gap = value - reference
@@ -450,81 +483,16 @@ def measured(settings: Settings, *both: Annotations) -> list[Coefficient]:
     return coefficients
 
 
-@dataclass(frozen=True)
-class CoefficientEstimator:
-    """Estimator of the coefficients of labels, whose sums over groups of items are computed once."""
-
-    labels: Annotations
-    kind: str  # of the weights
-    weights: Array | None  # (classes, classes); None for the identity
-    group: NDArray[np.uint8]
-    omega: Array
-
-    def __call__(self, name: str) -> Estimate:
-        """Return a coefficient for each row of weights of the groups."""
-        if name in INTRACLASS or self.labels.label_type == "numeric":
-            return self._numbers.estimate(name)
-        return (self._plain if name == "ac1" else self._weighted).estimate(name)
-
-    @cached_property
-    def _numbers(self) -> NumberGroups:
-        return NumberGroups(self.labels, self.group, self.omega)
-
-    @cached_property
-    def _plain(self) -> ClassGroups:
-        return ClassGroups(self.labels, None, False, self.group, self.omega)
-
-    @cached_property
-    def _weighted(self) -> ClassGroups:
-        if self.weights is None:
-            return self._plain
-        return ClassGroups(self.labels, self.weights, self.kind == "ordinal", self.group, self.omega)
-
-    def weights_name(self, name: str) -> str:
-        """Return the kind of the weights of a coefficient."""
-        return "" if name in INTRACLASS else "identity" if name == "ac1" else self.kind
-
-    def all_coefficients(self) -> list[str]:
-        """Return the names of the usual coefficients of such labels."""
-        labels = self.labels
-        if labels.label_type == "numeric":
-            return ["alpha", *(name for name in INTRACLASS if name.startswith("icc1") or is_complete(labels))]
-        two = n_labellers(labels) == 2
-        left_out = {"conger", "fleiss"} if two else {"cohen", "scott"}
-        left_out |= {"ac2"} if self.weights is None else {"ac1"}
-        left_out |= {name for name, formula in FORMULAS.items() if formula.named and labels.anonymous}
-        return [name for name in FORMULAS if name not in left_out]
-
-    def check(self, name: str) -> None:
-        """Raise an error if a coefficient is not defined for the labels."""
-        labels, formula = self.labels, FORMULAS.get(name)
-        if name not in COEFFICIENTS:
-            raise bad_choice("agreement", "coefficients", ("all", *COEFFICIENTS), name)
-        if name in INTRACLASS and labels.label_type not in ("numeric", "ordinal"):
-            raise DataError(f"{name} is of numbers; read the labels with {setting('label_type', 'numeric')}")
-        if name in INTRACLASS and not name.startswith("icc1") and not is_complete(labels):
-            raise DataError(
-                f"{name} needs one label by every annotator for every item; use icc1, or drop the others"
-            )
-        if formula and name != "alpha" and labels.label_type == "numeric":
-            raise DataError(f"{name} is of classes; read the labels with {setting('label_type', 'ordinal')}")
-        if formula and formula.named and labels.anonymous:
-            raise DataError(f"the labels do not name annotators, which {name} needs; use fleiss")
-        if formula and formula.of_two and n_labellers(labels) != 2:
-            n = n_labellers(labels)
-            raise DataError(
-                f"{name} is of two annotators, and there are {n:,}; use conger or fleiss, or by_pair()"
-            )
-
-
-def common_coefficients(estimators: Sequence[CoefficientEstimator], names: Sequence[str]) -> list[str]:
+def common_coefficients(parts: Sequence[GroupedLabels], names: Sequence[str]) -> list[str]:
     """Return the names that all labels allow for "all", and otherwise the names, after a check of each."""
     if list(names) == ["all"]:
-        every = [estimator.all_coefficients() for estimator in estimators]
+        every = [part.all_coefficients() for part in parts]
         return [name for name in every[0] if all(name in others for others in every)]
     for name in names:
-        for estimator in estimators:
-            estimator.check(name)
+        if name not in COEFFICIENTS:
+            raise bad_choice("agreement", "coefficients", ("all", *COEFFICIENTS), name)
+        for problem in filter(None, (part.problem(name) for part in parts)):
+            raise DataError(problem)
     return list(dict.fromkeys(names))
 
 

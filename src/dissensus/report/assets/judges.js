@@ -130,9 +130,9 @@ function testTable() {
     h("td", { class: "number" }, decimal(row.winning_rate, 2)), h("td", { class: "number" }, decimal(row.advantage, 2)),
     h("td", { class: "number" }, `${whole(row.n_humans)} of ${whole(row.n_humans + row.n_humans_left_out)}`),
     h("td", { class: "number" }, spread(row.pooled_difference, row.pooled_low, row.pooled_high, 3)),
-    h("td", {}, `${percent(row.disagreement)} with the judge, ${percent(row.human_disagreement)} with a human`)));
+    h("td", {}, `${percent(row.agreement)} with the judge, ${percent(row.human_agreement)} with a human`)));
   return offered("judges-tests", "Replacement tests", plainTable("judges-tests", null, [["Judge"], ["Winning rate", "number"], ["Advantage", "number"],
-    ["Humans tested", "number"], ["Pooled difference", "number"], ["Disagreement of humans"]], lines));
+    ["Humans tested", "number"], ["Pooled difference", "number"], ["Agreement of humans"]], lines));
 }
 
 // One section of a run's report, in which the first part is open.
