@@ -97,17 +97,22 @@ def read_answers(data: Path, name: str) -> JudgeAnswers:
 
 KAPPA_ITEMS = (100, 200)  # items of a subsample
 SPLIT_ITEMS = 2000  # items of a crowd of three humans
-SPLIT_SHARES = (1 / 3, 1.0)  # of items on which they split 2 to 1
+# Share of items on which they split 2 to 1; None: each of them by chance, in 2 of 3 items with the others
+SPLIT_SHARES = (None, 1 / 3, 1.0)
 STRONG_JUDGE, FEW_SPLITS = 0.98, 0.05  # how often a strong judge sides with the two, and the share of splits
 
 
-def split_crowd(n_classes: int, share: float, judge: float = 0.7) -> JudgeAnswers:
-    """Return three humans who split 2 to 1 on some items, and a judge that often sides with the two."""
+def split_crowd(n_classes: int, share: float | None, judge: float = 0.7) -> JudgeAnswers:
+    """Return three humans who split 2 to 1, and a judge that often sides with the two."""
     rng, M = np.random.default_rng(n_classes), SPLIT_ITEMS
     majority = rng.choice(n_classes, size=M, p=[0.6, 0.4] if n_classes == 2 else None)
     other = (majority + rng.integers(1, n_classes, size=M)) % n_classes
-    alone, with_two = np.where(rng.random(M) < share, rng.integers(3, size=M), -1), rng.random(M) < judge
-    humans = [np.where(alone == h, other, majority) for h in range(3)]
+    if share is None:
+        alone = rng.random((3, M)) < 1 / 3
+    else:
+        alone = (rng.integers(3, size=M) == np.arange(3)[:, None]) & (rng.random(M) < share)
+    with_two = rng.random(M) < judge
+    humans = [np.where(row, other, majority) for row in alone]
     columns = [*humans, np.where(with_two, majority, other)]
     names = np.repeat(["h0", "h1", "h2", "gpt"], M)
     labels = ds.Annotations.from_arrays(np.tile(np.arange(M), 4), names, np.concatenate(columns))
@@ -477,7 +482,8 @@ def measure(data: Path, measurements: Measurements, parts: Sequence[str]) -> Non
         for name in SETS:
             measurements.get(f"kappa {name} {n}", kappa_coverage, read_answers(data, name), n)
         for n_classes, share in itertools.product((2, 3), SPLIT_SHARES):
-            key = f"kappa {n_classes} classes, {share:.0%} of items split 2 to 1 {n}"
+            words = "each human 2 to 1" if share is None else f"{share:.0%} of items split 2 to 1"
+            key = f"kappa {n_classes} classes, {words} {n}"
             measurements.get(key, kappa_coverage, split_crowd(n_classes, share), n)
         strong = split_crowd(2, FEW_SPLITS, STRONG_JUDGE)
         key = f"kappa 2 classes, {FEW_SPLITS:.0%} of items split 2 to 1, strong judge {n}"
@@ -535,10 +541,11 @@ KAPPA = """
 
 1,000 subsamples of each set, drawn with replacement: share of the 95 % intervals (jackknife over items) that
 contain κ of the whole set, for the judges (lowest and highest) and for a human with the others. The last
-crowds have {split:,} items and three humans who split 2 to 1 on a third or on all of them (with a judge that
-sides with the two in 70 %), or on {few:.0%} (with a strong judge that does so in {strong:.0%}); for two
-classes, true-positive and true-negative rates (Wilson) are also measured. If humans split on every item, κ
-of a human depends on the class shares alone, near their extremum, and has no normal distribution.
+crowds have {split:,} items and three humans who split 2 to 1: each by chance, or exactly two to one on a
+third or on all of the items (with a judge that sides with the two in 70 %), or on {few:.0%} (with a strong
+judge that does so in {strong:.0%}); for two classes, true-positive and true-negative rates (Wilson) are also
+measured. If humans split two to one on every item, their observed agreement is the same on all: κ of a human
+depends on the class shares alone, near their extremum, and has no normal distribution.
 
 {table}
 """

@@ -268,12 +268,13 @@ def test_confusion_and_agreement_by_hand():
 
 
 def test_intervals_of_shares_are_wilsons():
-    # 20 of 20: 1 / (1 + z² / n) = 0.8389; 15 of 20 of 40 items: 0.5313 and 0.8881 (Wilson 1927)
+    # 20 of 20: 1 / (1 + z² / n) = 0.8389 (Wilson 1927); 15 of 20: with Student's quantile 2.0930 of 19
+    # degrees of freedom in place of z, (0.75 + z² / 40 ± z √(0.1875 / 20 + z² / 1600)) / (1 + z² / 20)
     weights = np.eye(2)[np.repeat([1, 0], 20)]
     outcomes = np.eye(2)[np.r_[np.ones(20, int), np.zeros(15, int), np.ones(5, int)]]
     share, (low, high) = conditional_shares(weights, outcomes)
     np.testing.assert_allclose([share[1, 1], low[1, 1], high[1, 1]], [1, 0.8389, 1], atol=5e-5)
-    np.testing.assert_allclose([share[0, 0], low[0, 0], high[0, 0]], [0.75, 0.5313, 0.8881], atol=5e-5)
+    np.testing.assert_allclose([share[0, 0], low[0, 0], high[0, 0]], [0.75, 0.5161, 0.8940], atol=5e-5)
 
 
 def test_a_judge_like_a_human_differs_like_a_human():

@@ -45,7 +45,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 
 from dissensus.evaluate.group_agreement import largest_bias, most_frequent
 from dissensus.judges.answers import MIN_ITEMS, JudgeAnswers
-from dissensus.labels.agreement import pair_sums
+from dissensus.labels.agreement import pair_sums, student_quantile
 from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, Indices, Mask, row_shares
 
@@ -324,21 +324,26 @@ def _judge_bias(answers: JudgeAnswers, difference: Array) -> tuple[str, float, f
 def conditional_shares(weights: Array, outcomes: Array) -> tuple[Array, Array]:
     """Return (P, P): Σ_m w_mp o_ma / Σ_m w_mp, and (2, P, P) the ends of Wilson's 95 % intervals.
 
-    Shares are NaN for zero weights, and intervals for few items.
+    The outcomes are 0 or 1. Shares are NaN for zero weights, and intervals for few items.
     """
-    mass = weights.sum(axis=0)[:, None]
+    mass, n_items = weights.sum(axis=0)[:, None], (weights > 0).sum(axis=0)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         p = (weights.T @ outcomes) / mass
-        # linearised ratio: w_mp (o_ma − C_pa) / Σ w_p
-        squares = (weights**2).T @ outcomes**2 - 2 * p * ((weights**2).T @ outcomes)
-        squares = squares + p**2 * (weights**2).sum(axis=0)[:, None]
+
+        def deviations(power: int) -> Array:
+            """Return Σ_m d^power of the linearised ratio, d = w_mp (o_ma − p)."""
+            w, right, wrong = weights**power, (1 - p) ** power, p**power
+            return np.asarray((w.T @ outcomes) * (right - wrong) + wrong * w.sum(axis=0)[:, None])
+
+        squares = deviations(2)
         # effective number of items: p (1 − p) / variance or, without variance, (Σ w)² / Σ w²
         items = mass**2 / (weights**2).sum(axis=0)[:, None]
         n = np.where(squares > 1e-12, p * (1 - p) * mass**2 / squares, items)
         n = np.where(items < MIN_CONFUSION_ITEMS, np.nan, n)
+        z = np.where(squares > 1e-12, student_quantile(squares, deviations(4), n_items, 0.95), Z)
         # (p + z²/2n ± z √(p (1 − p) / n + z²/4n²)) / (1 + z²/n)
-        half = Z * np.sqrt(np.maximum(p * (1 - p), 0.0) / n + Z**2 / (4 * n**2))
-        ends = (p + Z**2 / (2 * n) + np.array([-half, half])) / (1 + Z**2 / n)
+        half = z * np.sqrt(np.maximum(p * (1 - p), 0.0) / n + z**2 / (4 * n**2))
+        ends = (p + z**2 / (2 * n) + np.array([-half, half])) / (1 + z**2 / n)
     return p, np.clip(ends, 0.0, 1.0)
 
 

@@ -130,10 +130,7 @@ def pair_sums(
 
 
 def jackknife_margin(without: Array, size: float) -> tuple[float, int]:
-    """Return the margin of error of a value, from its values with one of G groups of items left out, and G.
-
-    Student's quantile has fewer degrees of freedom than G − 1 where a few groups decide the variance.
-    """
+    """Return the margin of error of a value, from its values with one group of items left out, and G."""
     values = without[np.isfinite(without)]
     G = len(values)
     if G < 3:
@@ -141,10 +138,18 @@ def jackknife_margin(without: Array, size: float) -> tuple[float, int]:
     # s² = (G − 1) / G Σ_g d_g², with d_g = x_(−g) − x̄
     squares = (values - values.mean()) ** 2
     error = math.sqrt((G - 1) / G * float(squares.sum()))
-    # s² varies as with 2 G / (k − 1) degrees of freedom, where k = G Σ d_g⁴ / (Σ d_g²)² is the kurtosis
-    kurtosis = G * float((squares**2).sum()) / max(float(squares.sum()) ** 2, np.finfo(float).tiny)
-    degrees = min(max(2 * G / max(kurtosis - 1, 1e-9), MIN_DEGREES), G - 1)
-    return float(stdtrit(degrees, (1 + size) / 2)) * error, G
+    return float(student_quantile(squares.sum(), (squares**2).sum(), G, size)) * error, G
+
+
+def student_quantile(squares: Any, quartics: Any, G: Any, size: float) -> Array:
+    """Return Student's quantile for a variance Σ d² that is estimated from G deviations d, with Σ d⁴.
+
+    The degrees of freedom are fewer than G − 1 where a few deviations decide the variance.
+    """
+    # s² varies as with 2 G / (k − 1) degrees of freedom, where k = G Σ d⁴ / (Σ d²)² is the kurtosis
+    kurtosis = G * quartics / np.maximum(squares**2, np.finfo(float).tiny)
+    degrees = np.clip(2 * G / np.maximum(kurtosis - 1, 1e-9), MIN_DEGREES, np.maximum(G - 1, MIN_DEGREES))
+    return np.asarray(stdtrit(degrees, (1 + size) / 2))
 
 
 def jackknife_interval(
