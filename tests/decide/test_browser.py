@@ -32,6 +32,7 @@ HOSTILE = {
     "right": "שלום \u202e evil \u202c, and \x00 a null byte",
     "stars": "**" * 4000 + "[" * 4000 + "`" * 4001,
     "nested": "> " * 500 + "- " * 500 + "deep",
+    "table": "|".join("ab" * 2000) + "\n" + "|".join("-" * 4000) + "\n|" * 4000 + "\n-" + " " * 9000 + "x",
 }
 # a PNG file of one pixel
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -442,6 +443,18 @@ MARKDOWN = [
     ("- b\n  1. c", "<ul><li><p>b</p><ol start='1'><li><p>c</p></li></ol></li></ul>"),
     ("7) a\n8) b", "<ol start='7'><li><p>a</p></li><li><p>b</p></li></ol>"),
     ("a\nb\n\nc", "<p>a\nb</p><p>c</p>"),
+    (
+        "head\n| a | **b** |\n|---|:-:|\n| x \\| y |\n| 1 | 2 | 3 |\n\nafter",
+        "<p>head</p><div class='scroll' tabindex='0'><table><thead><tr><th>a</th><th><strong>b</strong></th>"
+        "</tr></thead><tbody><tr><td>x | y</td></tr><tr><td>1</td><td>2</td></tr></tbody></table>"
+        "</div><p>after</p>",
+    ),
+    (
+        "a | b\n-- | -\n",
+        "<div class='scroll' tabindex='0'><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody></tbody>"
+        "</table></div>",
+    ),
+    ("a | b\n---", "<p>a | b\n---</p>"),
     ("[a](http://x.example) [b](ftp://x) [c](//x)", "<p><a>a</a> [b](ftp://x) [c](//x)</p>"),
     ("see https://x.example/a.", "<p>see <a>https://x.example/a</a>.</p>"),
     ("[![i](http://a.example)](http://b.example)", None),

@@ -1,5 +1,5 @@
-// A small part of Markdown, shown as elements: headings, bold, italics, code, lists, quotes and web links. All
-// other markup, HTML included, stays text. Every pattern has a bounded length, so that no text takes long.
+// A small part of Markdown, shown as elements: headings, bold, italics, code, lists, quotes, tables and web
+// links. All other markup, HTML included, stays text. Every pattern has a bounded length, so that no text takes long.
 
 const MAX_FORMATTED = 50000; // characters; a longer text is shown as it is
 const MAX_DEPTH = 5; // of lists and quotes
@@ -15,6 +15,7 @@ const INLINE = new RegExp([
 const FENCE = /^ {0,3}(```|~~~)/;
 const HEADING = /^ {0,3}#{1,6}[ \t]+/;
 const QUOTE = /^ {0,3}>[ \t]?/;
+const RULE = /^\|?[ \t]*:?-+:?(?:[ \t]*\|[ \t]*:?-+:?)*[ \t]*\|?$/; // below the head of a table
 const MARKER = /^[ \t]*(?:[-*+]|(\d{1,9})[.)])[ \t]+(?=\S)/;
 
 // A link to http or https; null for any other address.
@@ -52,7 +53,7 @@ function inline(text, inLink = false) {
 // Lines from `start` for which `belongs` holds.
 function run(lines, start, belongs) {
   let end = start + 1;
-  while (end < lines.length && belongs(lines[end])) end += 1;
+  while (end < lines.length && belongs(lines[end], end)) end += 1;
   return lines.slice(start, end);
 }
 
@@ -71,9 +72,23 @@ function list(lines, depth) {
   return h(number ? "ol" : "ul", { start: number }, ...entries.map((entry) => h("li", {}, ...blocks(entry, depth + 1))));
 }
 
+const cells = (line) => line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "").split(/(?<!\\)\|/)
+  .map((cell) => cell.trim().replaceAll("\\|", "|"));
+
+// Whether a line is the head of a table: the next one is a rule with as many cells.
+const isTable = (lines, at) => lines[at].includes("|") && at + 1 < lines.length && RULE.test(lines[at + 1].trim())
+  && cells(lines[at]).length === cells(lines[at + 1]).length;
+
+function table(lines) {
+  const [head, , ...rows] = lines.map(cells);
+  const row = (line, kind) => h("tr", {}, ...line.slice(0, head.length).map((cell) => h(kind, {}, ...inline(cell))));
+  const body = h("tbody", {}, ...rows.map((line) => row(line, "td")));
+  return h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, row(head, "th")), body));
+}
+
 function blocks(lines, depth = 0) {
   const nodes = [];
-  const plain = (line) => line.trim() && !FENCE.test(line) && !HEADING.test(line)
+  const plain = (line, at) => line.trim() && !FENCE.test(line) && !HEADING.test(line) && !isTable(lines, at)
     && (depth >= MAX_DEPTH || !(QUOTE.test(line) || MARKER.test(line)));
   for (let at = 0; at < lines.length;) {
     const line = lines[at];
@@ -92,6 +107,9 @@ function blocks(lines, depth = 0) {
     } else if (depth < MAX_DEPTH && MARKER.test(line)) {
       part = run(lines, at, (other) => MARKER.test(other) || (other.trim() && indent(other) > indent(line)));
       nodes.push(list(part, depth));
+    } else if (isTable(lines, at)) {
+      part = run(lines, at, (other) => other.trim());
+      nodes.push(table(part));
     } else if (line.trim()) {
       part = run(lines, at, plain);
       nodes.push(h("p", {}, ...inline(part.join("\n"))));
