@@ -212,7 +212,8 @@ def noisy_alarms(
         for labels in (pairs, plain):
             answers = JudgeAnswers.of(labels, labels.annotators == "gpt-4")
             for bias in judge_biases(answers, int(answers.judges[0])):
-                alarms.setdefault(bias.by, []).append(bias.shown)
+                if labels is pairs or bias.by == "length":
+                    alarms.setdefault(bias.by, []).append(bias.shown)
     return {by: float(np.mean(shown)) for by, shown in alarms.items()}
 
 

@@ -104,9 +104,43 @@ def test_biases_that_the_labels_cannot_show_say_so_in_one_line():
     assert [bias.by for bias in few if bias.refused.startswith(needed)] == ["position", "family"]
     assert few[0].in_words().startswith(f"position: {needed}")
     labels = table({name: np.arange(60) % 3 for name in ("h0", "h1", "gpt")})
-    assert ds.judge_report(labels, "gpt").biases == []
+    report = ds.judge_report(labels, "gpt")
+    assert [bias.in_words() for bias in report.biases] == ["length: needs items with texts"]
+    assert report.rows()[0]["biases_not_tested"] == "length"
     same_length = with_texts(labels, np.full(60, 30))
     assert "needs" in ds.judge_report(same_length, "gpt").biases[0].refused
+
+
+def test_pairs_that_are_not_read_as_pairs_say_so():
+    labels = battles(0)
+    names = dict(zip(("item", "annotator", "label"), labels.columns, strict=True))
+    rows = [
+        labels.items[names["item"]],
+        labels.annotators[names["annotator"]],
+        labels.classes[names["label"]],
+    ]
+    unread = ds.judge_report(ds.Annotations.from_arrays(*rows), "gpt-4o").biases
+    needs = ["length: needs items with texts", "position: needs label_type='pairwise'"]
+    assert [bias.in_words() for bias in unread] == needs
+    read = ds.judge_report(ds.Annotations.from_arrays(*rows, label_type="pairwise"), "gpt-4o").biases
+    assert read[0].by == "position"
+    assert not read[0].refused
+    assert read[1].in_words() == "family: needs columns left and right with the models compared"
+
+
+def test_the_length_is_that_of_the_output():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=400)
+    length = rng.integers(3, 9, size=400)
+    said = np.where(rng.random(400) < 0.2 * (length - 3), 1, seen(rng, truth, 2, 0.85))
+    labels = table({f"h{i}": seen(rng, truth, 2, 0.85) for i in range(3)} | {"gpt": said})
+    prompts = ["y" * int(n) for n in rng.integers(200, 9000, size=400)]
+    outputs = ["x" * int(n) for n in 2**length]
+    columns = {"item": labels.items, "text": [p + o for p, o in zip(prompts, outputs, strict=True)]}
+    (alone,) = ds.judge_report(labels.with_tables(items=columns), "gpt").biases
+    (bias,) = ds.judge_report(labels.with_tables(items=columns | {"output": outputs}), "gpt").biases
+    assert (alone.shown, bias.shown, bias.of) == (False, True, "1")
+    assert bias.value > 0.05
 
 
 @pytest.mark.slow

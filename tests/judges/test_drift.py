@@ -100,7 +100,7 @@ def test_a_judge_that_drifted_is_named_and_harder_items_are_no_drift():
     assert {name: drift.verdict for name, drift in later.items()} == verdicts
     assert later["worse"].in_words().startswith("gpt: drifted; agreement with humans changed by -")
     assert later["harder"].in_words().endswith(": the items may have changed")
-    assert later["few"].in_words() == "gpt: 20 new items; a comparison needs 30"
+    assert later["few"].in_words() == "gpt: 20 new items with labels of humans; a comparison needs 30"
 
 
 def test_a_change_is_no_drift_if_the_agreement_of_humans_changed():
@@ -198,7 +198,7 @@ def test_since_and_stable_on_the_command_line(tmp_path):
     few = write("few.csv", crowd(0, 0, 400, 0.9), crowd(1, 400, 420, 0.9))
     line = "dissensus: gpt-new: no baseline in the earlier output, so nothing is compared"
     assert line in run("judges", renamed, *since, code=3).stderr
-    line = "dissensus: gpt: 20 new items; a comparison needs 30"
+    line = "dissensus: gpt: 20 new items with labels of humans; a comparison needs 30"
     assert line in run("judges", few, *since, code=3).stderr
     assert "--since" in failure("judges", same, "--require", "stable")
     assert "not an earlier comparison" in failure("judges", same, "--since", same)

@@ -68,9 +68,12 @@ def test_report_equals_that_of_one_file() -> None:
     assert alone.pop("notes") == []
     assert (both.pop("found_by"), alone.pop("found_by")) == ("all annotators of the log", "as listed")
     assert json.dumps(both) == json.dumps(alone)
-    # A named judge is the only one; the log's other annotators count among the humans.
+    # a named judge is the only one, and the log's other annotators are neither judges nor humans
     named = ds.judge_report(labels(log), judges="model*", humans=labels(humans))
-    assert (named.judges, named.n_humans) == (["model_graded_qa"], 5)
+    assert (named.judges, named.n_humans) == (["model_graded_qa"], 4)
+    assert named.notes[1:] == ["other annotators of the log are left out: match[v2]"]
+    kappas = [report.rows()[report.judges.index("model_graded_qa")]["kappa"] for report in (named, two)]
+    assert kappas[0] == kappas[1]
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,8 @@ def test_nearly_equal_ids_are_named_but_not_joined(of_log: str, of_humans: str) 
     joined, _, (note,) = join_humans(log, people)
     counts = "1 of 2 items of the log have human labels; 1 item of the human labels is not in the log"
     assert (note, joined.n_labels) == (f"{counts}; {hint}", 3)
+    both = ds.Annotations.from_arrays([of_humans, of_log], ["ann"] * 2, ["C", "I"])
+    assert hint in join_humans(log, both)[2][0]  # another human writes it as the log does
     only = ds.Annotations.from_arrays([of_humans], ["ann"], ["C"])
     with pytest.raises(DataError, match=f"no item of the log .* is among the human labels .*; {hint}"):
         join_humans(log, only)
@@ -105,7 +110,7 @@ def test_classes_of_both_files() -> None:
         DataError, match=r"\(nominal: C, I, P\) .* \(nominal: no, yes\) do not match; write the"
     ):
         join_humans(labels(LOG), labels("1 ann yes, 2 ann no"))
-    with pytest.raises(DataError, match=r"write the classes alike: replace 0, 1 in the log by no, yes$"):
+    with pytest.raises(DataError, match=r"write the classes alike in one of the files$"):
         join_humans(labels("1 g 0, 2 g 1"), labels("1 ann yes, 2 ann no"))
     scale = labels("1 ann low, 2 ann high", classes=["low", "high"], label_type="ordinal")
     with pytest.raises(

@@ -123,8 +123,11 @@ def check_repeated(command: Any, words: Sequence[str]) -> None:
 
 
 def shell_spelling(command: Any, words: Sequence[str]) -> Callable[[str, Any], str]:
-    """Return a function that writes a setting as an option of the command, or of the ``import`` it needs."""
-    options = {name for parameter in command.params for name in parameter.opts}
+    """Return a function that writes a setting as an option of the command, or of the ``import`` it needs.
+
+    ``command`` is None for a file that is not the first one of its command: it always needs ``import``.
+    """
+    options = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
 
     def spell(name: str, value: Any) -> str:
         flag = f"--{OPTION_NAMES.get(name, name).replace('_', '-')}"
@@ -132,7 +135,7 @@ def shell_spelling(command: Any, words: Sequence[str]) -> Callable[[str, Any], s
         option = flag if value is None or value is True else f"{flag} {shlex.quote(text)}"
         if flag in options:
             return option
-        if name in IMPORT_SETTINGS:
+        if name in IMPORT_SETTINGS or command is None:
             option = f"{option} NAME" if value is None else option
             arguments = [word for before, word in pairwise(words) if not before.startswith("-")]
             file = next((word for word in arguments if Path(word).exists()), "FILE")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dissensus.cli import options as opt
-from dissensus.cli.app import UnmetError, option
+from dissensus.cli.app import UnmetError, option, shell_spelling
 from dissensus.cli.terminal import count, note, say, show_json, show_table
-from dissensus.errors import ParameterError
+from dissensus.errors import ParameterError, spelled
 from dissensus.progress import shown
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ TEST_COLUMNS = (
     "pooled_high", "agreement", "human_agreement", "settled_by",
 )  # fmt: skip
 RATE_COLUMNS = (
-    "judge", "group", "class", "n_human_items", "n_items", "judge_share", "ppi", "ppi_low", "ppi_high",
-    "rogan_gladen", "humans_alone", "refused",
+    "judge", "group", "class", "n_human_items", "n_items", "judge_share",
+    "ppi", "ppi_low", "ppi_high", "refused",
 )  # fmt: skip
 ERROR_COLUMNS = ("judge", "item", "answer", "human_answer", "share_as_judge", "n_human_labels")
 
@@ -69,7 +69,10 @@ def judges(
 
     rules = [parse_rule(text, since) for text in require]
     labels = open_labels(path, columns.read, items=items, annotators=annotators)
-    people = humans and read_annotations(humans, classes=columns.classes, label_type=columns.label_type)
+    people = None
+    if humans is not None:
+        with spelled(shell_spelling(None, ["judges", str(humans)])):
+            people = read_annotations(humans, classes=columns.classes, label_type=columns.label_type)
     with shown() as progress:
         progress("comparing judges with humans", 0.0)
         who = opt.split_list(judges)
@@ -105,6 +108,8 @@ def parse_rule(text: str, since: Path | None) -> tuple[str, str, float]:
         raise ParameterError(f"--require {text}: write replaces, stable, or {figures}")
     if rule[1] == "stable" and since is None:
         raise ParameterError("--require stable: add --since, the earlier output to compare with")
+    if float(rule[4] or 0) > 1:
+        raise ParameterError(f"--require {text}: no judge can meet it; {rule[2]} is at most 1")
     return rule[1] or rule[2], rule[3] or "", float(rule[4] or 0)
 
 
@@ -141,7 +146,10 @@ def _show(report: JudgeReport, by: str | None, verbose: bool) -> None:
         kappas = [_figure(row, name) for name in ("kappa", "human_kappa")]
         cells = [row["judge"], row["verdict"] or "–", row["within_epsilon_of"], *kappas]
         cells += [f"{row[name]:.2f} ({row[f'human_{name}']:.2f})".replace(" (nan)", "") for name in rates]
-        lines.append([*cells, row["biases"] or "none shown"])
+        untested = row["biases_not_tested"]
+        lines.append(
+            [*cells, (row["biases"] or "none shown") + (f" ({untested} not tested)" if untested else "")]
+        )
     kappa = "κ" if report.answers.values is None else "weighted κ"
     columns = ["judge", "verdict", f"within {report.epsilon:g} of", f"{kappa} (95 %)", f"{kappa} of a human"]
     show_table(title, [*columns, *(f"{name.upper()} (of a human)" for name in rates), "bias"], lines)

@@ -20,7 +20,7 @@ from typing import Any
 
 from dissensus.importers.doccano import read_archive
 from dissensus.importers.flat import at_member, json_or_table, split_records
-from dissensus.importers.gather import Gatherer, NotALabelError, Record, as_id
+from dissensus.importers.gather import Gatherer, NotALabelError, Record, as_id, as_text
 from dissensus.tables.json_lines import first_object, records
 from dissensus.tables.source import first_bytes, open_source
 
@@ -37,7 +37,8 @@ class Log:
     """
 
     item: str
-    texts: str = ""  # input and output, which are joined
+    input: str = ""  # text of an item, to which the output is joined
+    output: str = ""  # also a column of the item table
     variant: str = ""  # output or step of a sample, if it has several
     lists: str = ""
     scores: str | Callable[[Record], Any] = "scores"
@@ -60,9 +61,12 @@ class Log:
             if identifier is None:
                 raise gather.error(location, f"has no {ids[0]}; export it again with its samples")
             identifier += f" {variant}" if variant not in (None, "0") else ""
-            texts = {name: _contents(_at(record, name)) for name in self.texts.split()}
+            texts = {name: _contents(_at(record, name)) for name in f"{self.input} {self.output}".split()}
             joined = list(filter(None, texts.values()))
-            item = gather.item(location, identifier, {"text": joined, **texts} if joined else {})
+            output = as_text([texts[name] for name in self.output.split()])
+            item = gather.item(
+                location, identifier, {"text": joined, **texts} if joined else {}, output=output
+            )
             judgements = gather.parsed(location, self._judgements, record)
             if not judgements:
                 gather.skip(f"samples {'with an error' if record.get('error') else 'without a score'}")
@@ -72,14 +76,14 @@ class Log:
 
     def _judgements(self, record: Record) -> list[tuple[str, str, Any]]:
         """Return question, annotator and label of every judgement in a record."""
-        judgements, n_uses = [], Counter[str]()
+        judgements, n_uses = [], Counter[tuple[str, Any]]()
         for entry in _entries(self.scores(record) if callable(self.scores) else _at(record, self.scores)):
             fields = (self.name, self.label, self.model, self.person)
             name, label, model, person = (_first(entry, names.split()) for names in fields)
             name, model = as_id(name) or "score", as_id(model)
-            if not self.kind:  # without annotators, a second "contains" is another metric
-                n_uses[name] += 1
-                name += f" {n_uses[name]}" if n_uses[name] > 1 else ""
+            if not self.kind:  # without annotators, a second "contains" of a model is another metric
+                n_uses[name, model] += 1
+                name += f" {n_uses[name, model]}" if n_uses[name, model] > 1 else ""
             judge = name if model in (None, "default", "none", name) else f"{name} ({model})"
             if self.kind and _at(entry, self.kind) in _HUMAN_KINDS:
                 judge = as_id(person) or "human"
@@ -178,16 +182,16 @@ def is_mlflow(record: Record) -> bool:
 
 
 # fmt: off
-INSPECT = Log(item="id", texts="input output.completion", lists="samples", question="score")
-PROMPTFOO = Log(item="testIdx", variant="promptIdx", texts="prompt.raw response.output", label="pass",
-                lists="results.results", scores="gradingResult.componentResults",
+INSPECT = Log(item="id", input="input", output="output.completion", lists="samples", question="score")
+PROMPTFOO = Log(item="testIdx", variant="promptIdx", input="prompt.raw", output="response.output",
+                label="pass", lists="results.results", scores="gradingResult.componentResults",
                 name="assertion.metric assertion.type", model="assertion.provider.id assertion.provider")
-DEEPEVAL = Log(item="name", texts="input scenario actualOutput", scores="metricsData", label="success",
-               lists="testCases conversationalTestCases "
-                     "testRunData.testCases testRunData.conversationalTestCases", model="evaluationModel")
-LM_EVAL = Log(item="doc_id", texts="arguments.gen_args_0.arg_0 filtered_resps", scores=_lm_eval_scores,
-              model="filter")
-LANGSMITH = Log(item="example_id run_id trace_id id", texts="inputs outputs", name="key name",
+DEEPEVAL = Log(item="name", input="input scenario", output="actualOutput", scores="metricsData",
+               label="success", model="evaluationModel", lists="testCases conversationalTestCases "
+                     "testRunData.testCases testRunData.conversationalTestCases")
+LM_EVAL = Log(item="doc_id", input="arguments.gen_args_0.arg_0", output="filtered_resps",
+              scores=_lm_eval_scores, model="filter")
+LANGSMITH = Log(item="example_id run_id trace_id id", input="inputs", output="outputs", name="key name",
                 scores=lambda record: [record] if "key" in record else _at(record, "feedback"),
                 label="value score", kind="feedback_source.type",
                 person="feedback_source.user_name feedback_source.user_id")
@@ -197,9 +201,9 @@ LANGFUSE = Log(item="traceId trace_id sessionId session_id", variant="observatio
 PHOENIX = Log(item="span_id trace_id session_id", lists="data", scores=lambda record: [record],
               name="name annotation_name", label="result.label result.score", kind="annotator_kind",
               model="metadata.model identifier", person="user_id identifier")
-BRAINTRUST = Log(item="id", texts="input output", lists="events data")
+BRAINTRUST = Log(item="id", input="input", output="output", lists="events data")
 MLFLOW = Log(item="info.trace_id info.request_id trace_id request_id", scores=_mlflow_scores,
-             texts="info.request_preview info.response_preview request response inputs outputs",
+             input="info.request_preview request inputs", output="info.response_preview response outputs",
              name="assessment_name name", label="feedback.value value", model="source.source_id",
              kind="source.source_type", person="source.source_id")
 # fmt: on

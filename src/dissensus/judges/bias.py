@@ -10,7 +10,8 @@ and −½ for a win of the left side. A human in the judge's place has β = 0 an
 like. A judge that is only less reliable (the truth, or a human's answer, replaced at random in a share of the
 items) has β = 0 and λ < 1: what is true of long texts, of left sides or of good options, λ s explains. z is
 
-* for the length, log₂ of the number of characters of the text and 1: the bias is that per doubling;
+* for the length, log₂ of the number of characters of the text (of its column ``output``, as logs of
+  evaluations have it) and 1: the bias is that per doubling;
 * for the position, 1: by how much the judge favours the left side where humans favour neither;
 * for the family, [left option is of the judge's family] − [right option is] and 1.
 
@@ -36,6 +37,7 @@ from scipy.special import stdtrit
 
 from dissensus.annotators.judge_detection import model_family
 from dissensus.annotators.sentences import quoted
+from dissensus.errors import setting
 from dissensus.judges.answers import JudgeAnswers
 from dissensus.labels.features import texts_of
 from dissensus.labels.kinds import WINNERS
@@ -84,7 +86,9 @@ def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:
     if pairwise:
         y = np.array([[0.5 - WINNERS.index(str(c)) / 2] for c in annotations.classes])
     elif answers.values is None:
-        y, of = np.eye(annotations.n_classes), [str(c) for c in annotations.classes]
+        # of two classes, the second one says it all
+        first = int(annotations.n_classes == 2)
+        y, of = np.eye(annotations.n_classes)[:, first:], [str(c) for c in annotations.classes[first:]]
     else:
         y = answers.values[:, None] - answers.values.mean()
     n = counts.sum(axis=1)
@@ -92,14 +96,21 @@ def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:
     # mean of y y' over pairs of different humans: ((Σ y)² − Σ y²) / n (n − 1)
     pairs = ((counts @ y) ** 2 - counts @ y**2) / np.maximum(n * (n - 1), 1)[:, None]
     columns = np.stack([y[answer], row_shares(counts) @ y, pairs])
-    texts, family = texts_of(annotations), model_family(name)
+    names, family = set(getattr(annotations.item_table, "column_names", ())), model_family(name)
+    texts = annotations.item_column("output") if "output" in names else texts_of(annotations)
     if pairwise:
         yield slope(name, "position", of, columns[:, both], np.ones((both.sum(), 1)))
-    elif texts is not None:
-        length = np.array([len(text) for text in texts], dtype=np.float64)
+    elif texts is None:
+        yield Bias(name, "length", refused="needs items with texts")
+    else:
+        length = np.array([len(text or "") for text in texts], dtype=np.float64)
         both &= length > 0
         yield slope(name, "length", of, columns[:, both], np.vander(np.log2(length[both]), 2))
-    if pairwise and family and {"left", "right"} <= set(getattr(annotations.item_table, "column_names", ())):
+    if not pairwise and {"left", "right"} <= set(map(str, annotations.classes)):
+        yield Bias(name, "position", refused=f"needs {setting('label_type', 'pairwise')}")
+    elif pairwise and family and not {"left", "right"} <= names:
+        yield Bias(name, "family", refused="needs columns left and right with the models compared")
+    elif pairwise and family:
         sides = (annotations.item_column(side) for side in ("left", "right"))
         left, right = (np.array([float(model_family(x) == family) for x in options]) for options in sides)
         yield slope(name, "family", [family], columns[:, both], np.vander((left - right)[both], 2))
@@ -125,8 +136,7 @@ def slope(judge: str, by: str, of: list[str], columns: Array, Z: Array) -> Bias:
         return Bias(judge, by, refused="humans agree too little to tell a bias from noise")
     fits = [(*first_coefficient(Z, *columns[:, :, c]), c) for c in tested]
     value, error, most = max(fits, key=lambda fit: abs(fit[0]) / max(fit[1], 1e-12))
-    n_tests = len(tested) if y.shape[1] > 2 else 1  # the deviations of two classes are one
-    half = float(stdtrit(n - Z.shape[1] - 1, 1 - 0.025 / n_tests)) * error
+    half = float(stdtrit(n - Z.shape[1] - 1, 1 - 0.025 / len(tested))) * error
     return Bias(judge, by, of[most], value, value - half, value + half)
 
 

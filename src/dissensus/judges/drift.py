@@ -22,7 +22,6 @@ variance of all scores, earlier and new, around their common mean: without drift
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from dissensus.errors import DataError, setting
 from dissensus.judges.answers import JudgeAnswers
 from dissensus.judges.kappa import coordinates, human_disagreement, judge_disagreement, scale_range
 from dissensus.numerics import Array, Indices
+from dissensus.tables.json_lines import PLAIN_DECODER
 
 MIN_NEW_ITEMS = 30
 TIGHTEST = 500  # new items at which the boundary is narrowest
@@ -68,7 +68,8 @@ class Drift:
         if self.n_items is None:
             return f"{self.judge}: no baseline in the earlier output, so nothing is compared"
         if not self.verdict:
-            return f"{self.judge}: {self.n_items} new items; a comparison needs {MIN_NEW_ITEMS}"
+            number = f"{self.n_items} new items with labels of humans"
+            return f"{self.judge}: {number}; a comparison needs {MIN_NEW_ITEMS}"
         change = f"{100 * self.change:+.1f} points (± {100 * self.reach:.1f}) on {self.n_items:,} new items"
         words = f"{self.judge}: {self.verdict}; agreement with humans changed by {change}"
         if not math.isnan(self.human_change):
@@ -81,7 +82,9 @@ class Drift:
 def read_baseline(source: Any) -> Mapping[str, Any]:
     """Return the baseline in an earlier report: a file that ``dissensus judges -o`` wrote, or its content."""
     try:
-        report = source if isinstance(source, Mapping) else json.loads(Path(source).read_text("utf-8"))
+        report = (
+            source if isinstance(source, Mapping) else PLAIN_DECODER.decode(Path(source).read_text("utf-8"))
+        )
         return {name: report["baseline"][name] for name in ("items", "scale", "judges")}
     except (ValueError, KeyError, TypeError):
         remedy = "give the .json file that dissensus judges -o wrote"

@@ -25,28 +25,31 @@ def join_humans(
 ) -> tuple[Annotations, list[str], list[str]]:
     """Return the labels of both, the ids of the judges, and notes.
 
-    The judges are all annotators of the log, or those of them that ``judges`` names.
+    The judges are all annotators of the log; or those that ``judges`` names, and the others are left out.
     """
-    names = log.annotators if judges is None else log.annotators[find_judges(log, judges)[0]]
+    is_judge = np.ones(log.n_annotators, bool) if judges is None else find_judges(log, judges)[0]
+    log = log.take_rows(is_judge[log.annotator])
     repeated = humans.annotators[log.annotator_vocabulary.codes(humans.annotator_vocabulary) >= 0]
     if humans.anonymous or len(repeated):
         problem = f"are also in the log ({listed(repeated)})" if len(repeated) else "have no names"
         raise DataError(f"annotators of the human labels {problem}; give each person a name of their own")
     item = log.item_vocabulary.codes(humans.item_vocabulary)[humans.item]
     notes = [_matching_note(log, humans, np.unique(item[item >= 0]), np.unique(humans.item[item < 0]))]
+    if not is_judge.all():
+        notes.append(f"other annotators of the log are left out: {listed(log.annotators[~is_judge])}")
     log, humans = _with_common_classes(log, humans)
     rows = replace(humans, item=item, item_vocabulary=log.item_vocabulary).take_rows(item >= 0)
     joined = replace(join_labels(log, rows), item_table=log.item_table)
     alike = [f"{quoted(a)} and {quoted(b)}" for a, b, *_ in lookalikes(joined.class_vocabulary)]
     if alike:
         notes.append(f"{', '.join(alike)} count as different classes; write them alike if they are not")
-    return joined, names.tolist(), notes
+    return joined, log.annotators[is_judge].tolist(), notes
 
 
 def _matching_note(log: Annotations, humans: Annotations, matched: Any, strangers: Any) -> str:
     """Say how many items have the same id in both; raise an error if none has."""
     others, rest = humans.items[strangers], np.delete(log.items, matched)
-    near = {_plain(name): name for name in rest}
+    near = {_plain(name): name for name in log.items}
     pairs = [(name, near[_plain(name)]) for name in others if _plain(name) in near]
     hint = ""
     if pairs:
@@ -77,9 +80,8 @@ def _with_common_classes(log: Annotations, humans: Annotations) -> tuple[Annotat
         code = np.array([code_of.get(value, -1) for value in humans.class_values.tolist()], np.int32)
     if (kind != "numeric" and (code < 0).all()) or not same_type:
         problem = f"the labels of the log ({names[0]}) and of the humans ({names[1]}) do not match"
-        alike = f": replace {listed(log.classes)} in the log by {listed(humans.classes)}"
-        remedy = alike if same_type else ", and give both the same label type"
-        raise DataError(f"{problem}; write the classes alike{remedy}")
+        remedy = "" if same_type else ", and give both the same label type"
+        raise DataError(f"{problem}; write the classes alike in one of the files{remedy}")
     moved, classes = log.class_vocabulary.extended(humans.class_vocabulary.arrow.filter(pa.array(code < 0)))
     code = np.where(code >= 0, moved[code], classes.codes(humans.class_vocabulary))
     fields: dict[str, Any] = {"class_vocabulary": classes, "label_type": kind}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +122,8 @@ class JudgeReport(TableResult):
             biases = [bias.in_words() for bias in self.biases if bias.judge == row["judge"] and bias.shown]
             words = sentences.bias_words(difference.bias_of, difference.bias, difference.bias_error)
             row |= {"biases": "; ".join(filter(None, [words, *biases])), "n_humans": len(test.humans)}
+            refused = [bias.by for bias in self.biases if bias.judge == row["judge"] and bias.refused]
+            row["biases_not_tested"] = ", ".join(refused)
             for name, value in (vars(test) | vars(difference)).items():
                 if name != "judge" and isinstance(value, int | float | str):
                     row[name] = value
@@ -221,7 +223,8 @@ def judge_report(
         ``"nominal"``, ``"ordinal"`` or ``"numeric"``; None takes that of the labels.
     humans
         Labels of humans, joined with ``labels`` by item id. The judges are then all annotators of
-        ``labels``, or those that ``judges`` names. None: ``labels`` has humans and judges.
+        ``labels``; or those that ``judges`` names, and the others are left out. None: ``labels`` has humans
+        and judges.
     by
         A column of the item table; rates are also estimated for each of its values.
     model
@@ -263,11 +266,12 @@ def judge_report(
     if fewer := ", ".join(f"{name} {n:,} of {of:,}" for name, n, of in sizes if n < of):
         notes.append(f"κ and rates are of the items with labels of two humans: {fewer}")
     tests = [comparison.replacement_test(answers, judge, epsilon) for judge in codes]
-    notes += without_outliers(answers, tests, epsilon)
+    reliable, outlier_notes = without_outliers(answers, tests, epsilon)
+    notes += outlier_notes
     return JudgeReport(
         answers, "all annotators of the log" if all_of_log else found_by, epsilon, tests,
         [comparison.judge_difference(answers, judge) for judge in codes],
-        judge_panel(answers),
+        judge_panel(reliable),
         [rate for judge in codes for rate in class_rates(answers, judge, by, level)],
         [judge_kappa(answers, answer, np.where(rows[:, None], counts, 0)) for answer, rows in compared],
         [human_kappa(answers, counts[rows]) for _, rows in compared],
@@ -277,20 +281,24 @@ def judge_report(
     )  # fmt: skip
 
 
-def without_outliers(answers: JudgeAnswers, tests: Sequence[Replacement], epsilon: float) -> Iterator[str]:
-    """Yield which humans hardly agree with the others, and the verdicts that change without them."""
+def without_outliers(
+    answers: JudgeAnswers, tests: Sequence[Replacement], epsilon: float
+) -> tuple[JudgeAnswers, list[str]]:
+    """Return the answers without humans who hardly agree with the others, and what changes without them."""
     (low, lowest), labels = outliers(answers), answers.annotations
     if not low:
-        return
+        return answers, []
     rest = JudgeAnswers.of(labels.take_rows(~np.isin(labels.annotator, [*low])), answers.is_judge)
     names, changes = labels.annotators, list[str]()
     for test in tests:
         verdict = comparison.replacement_test(rest, test.judge, epsilon).verdict
         changes += [f"{names[test.judge]} {verdict or 'no verdict'}"] * (verdict != test.verdict)
     who = sentences.listed([f"{kappa:.2f} for {names[human]}" for human, kappa in low.items()])
+    text = f"κ with the other humans is {who}, and at least {lowest:.2f} for all others; without "
+    text += sentences.listed([str(names[human]) for human in low])
+    text += f", as in the number of independent votes, it is {human_kappa(rest, rest.human_counts).value:.2f}"
     verdicts = f"the verdicts on these change: {', '.join(changes)}" if changes else "no verdict changes"
-    text = f"κ with the other humans is {who}, and at least {lowest:.2f} for all others"
-    yield f"{text}; without {sentences.listed([str(names[human]) for human in low])}, {verdicts}"
+    return rest, [f"{text} on average, and {verdicts}"]
 
 
 def fields_of(source: Any, *names: str) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class GroupedLabels:
         """Return the names of the usual coefficients of such labels."""
         redundant = {"ac1" if self.weights is not None else "ac2"}
         redundant |= {"conger", "fleiss"} if n_labellers(self.labels) == 2 else set()
-        redundant |= set(INTRACLASS) if self.labels.label_type != "numeric" else set()
+        redundant |= set(INTRACLASS) if self.labels.class_values is None else set()
         return [name for name in COEFFICIENTS if name not in redundant and not self.problem(name)]
 
     def problem(self, name: str) -> str:
@@ -198,7 +198,7 @@ class GroupedLabels:
         if FORMULAS[name].named and labels.anonymous:
             return f"the labels do not name annotators, which {name} needs; use fleiss"
         if FORMULAS[name].of_two and n != 2:
-            return f"{name} is of two annotators, and there are {n:,}; use conger or fleiss, or by_pair()"
+            return f"{name} is of two annotators, and there are {n:,}; use conger, also for pairs, or fleiss"
         return ""
 
 

@@ -67,10 +67,11 @@ def judge_page(report: JudgeReport) -> Content:
     words = f"95\u00a0% interval {low:.2f} to {high:.2f}" if low == low else "Too few labels for an interval"
     kappa = f"{value:.2f}" if value == value else "–"
     figures.append(("κ of a human with the others", kappa, "agreement", words))
-    steps = [*(row["words"] for row in content["drifts"]), *report.notes]
+    steps = [row["words"] for row in content["drifts"]]
     for row in content["judges"]:
         bias = f" Bias: {row['biases']}." if row["biases"] else ""
         steps.append(f"{row['judge']}: {row['verdict'] or 'no verdict'}; {row['settled_by']}.{bias}")
+    steps += report.notes
     sizes = count(report.n_humans, "human"), count(labels.n_labels, "label"), count(labels.n_items, "item")
     return {
         "strip": [top_card(title, [(figure, to, "", "")], words) for title, figure, to, words in figures],

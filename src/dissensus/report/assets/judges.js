@@ -20,7 +20,7 @@ function judgeTable() {
     h("td", { class: "number" }, spread(row.human_kappa, row.human_kappa_low, row.human_kappa_high)),
     ...rates.map((name) => h("td", { class: "number" }, spread(row[name], row[`${name}_low`], row[`${name}_high`]),
       h("span", { class: "interval" }, ` (human ${decimal(row[`human_${name}`], 2)})`))),
-    h("td", { class: "minor" }, row.biases || "none shown"), h("td", { class: "minor" }, row.settled_by)));
+    h("td", { class: "minor" }, (row.biases || "none shown") + (row.biases_not_tested && ` (${row.biases_not_tested} not tested)`)), h("td", { class: "minor" }, row.settled_by)));
   const positive = judges.positive ? ` TPR: share of the humans’ answers ‘${judges.positive}’ that the judge gives too; TNR: the same of the other class.` : "";
   return offered("judges", "Verdicts on the judges", plainTable("judges-table",
     `κ: agreement with a random human of the item, beyond chance. Intervals have a level of 95 %.${positive}`, heads, lines));
