@@ -159,9 +159,7 @@ def check_sentence(
         return None
     n, listing = len(annotators), []
     for code in annotators[:MAX_NAMES]:
-        words = gap_words(int(code), agreement)
-        reason = str(reasons[code])
-        facts = ", ".join(part for part in (reason, words) if part)
+        facts = ", ".join(filter(None, (reasons[code], gap_words(int(code), agreement))))
         listing.append(f"{names[code]} ({facts})" if facts else str(names[code]))
     listing += [f"{n - MAX_NAMES:,} more"] * (n > MAX_NAMES)
     share = percent(float(load[annotators].sum() / max(load.sum(), 1)))
@@ -169,9 +167,8 @@ def check_sentence(
     name, more, alike = leaning
     common = ""
     if n >= MIN_LEANING and 2 * alike > n:
-        direction = (
-            f"{quoted(name)} {'more' if more else 'less'} often" if name else ("higher" if more else "lower")
-        )
+        often = f"{quoted(name)} {'more' if more else 'less'} often"
+        direction = often if name else "higher" if more else "lower"
         common = f"{alike:,} of them answer {direction} than the others of the same items. "
     text = (
         f"Talk to {count(n, 'annotator')} first ({share} of the labels{order}): {listed(listing)}. {common}"
@@ -309,11 +306,6 @@ def cluster_sentence(counts: NDArray[Any], items: Indices, names: Sequence[str])
 # ---- groups of annotators -----------------------------------------------------------------------------
 
 
-def is_member(votes: Votes, members: Indices) -> Mask:
-    """Return (annotators,): True for the codes in ``members``."""
-    return np.isin(np.arange(votes.sizes[1]), members)
-
-
 def group_sentence(group: GroupComparison, names: Sequence[str], members: Indices) -> Sentence | None:
     """Describe whom a group agrees with, and which classes it uses more or less than the others."""
     if not group.gap.low > 0:
@@ -327,13 +319,11 @@ def group_sentence(group: GroupComparison, names: Sequence[str], members: Indice
     for p in more + less:
         shares = f"{percent(group.answers[p])} versus {percent(group.others_answers[p])}"
         habits.append(f"{quoted(names[p])} {'more' if change[p] > 0 else 'less'} often ({shares})")
-    text = ""
-    if habits:
-        text = (
-            f"On items that other annotators labelled too, this group chooses {listed(habits)} than they do. "
-        )
-    text += f"Its members agree with one another on {percent(group.within)} of shared items, "
+    text = f"Its members agree with one another on {percent(group.within)} of shared items, "
     text += f"and with the others on {percent(group.between)}."
+    if habits:
+        they = f"On items that other annotators labelled too, this group chooses {listed(habits)}"
+        text = f"{they} than they do. {text}"
     return Sentence(text, "group", members=members)
 
 
@@ -483,11 +473,8 @@ def bias_words(class_name: str, bias: float, error: float) -> str:
         return ""
     if class_name:
         often = "more" if bias > 0 else "less"
-        return (
-            f"{quoted(class_name)} {100 * abs(bias):.0f} points {often} often"
-            if round(100 * abs(bias))
-            else ""
-        )
+        words = f"{quoted(class_name)} {100 * abs(bias):.0f} points {often} often"
+        return words if round(100 * abs(bias)) else ""
     higher = "higher" if bias > 0 else "lower"
     return f"{abs(bias):.1f} {higher} on the scale" if round(abs(bias), 1) else ""
 
@@ -503,14 +490,13 @@ def bias_sentence(n: int, class_name: str, bias: float, error: float) -> Sentenc
 
 def member_sentence(n: int, probability: float) -> Sentence:
     """Report that an annotator belongs to the smaller group."""
-    return Sentence(
-        f"belongs to the smaller group (probability {percent(probability)})", "member", annotator=n
-    )
+    text = f"belongs to the smaller group (probability {percent(probability)})"
+    return Sentence(text, "member", annotator=n)
 
 
 def constant_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:
     """Report that an annotator gives the same answer to every one of at least five items."""
-    answers = votes.votes(is_member(votes, np.array([n]))).sum(axis=0)
+    answers = votes.votes(np.arange(votes.sizes[1]) == n).sum(axis=0)
     if answers.sum() < MIN_CONSTANT_ITEMS - 0.5 or (answers > 0).sum() > 1:
         return None
     text = f"answers {quoted(names[int(answers.argmax())])} to all {count(round(answers.sum()), 'item')}"
@@ -551,7 +537,7 @@ def undecided_sentence(
 
 def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:
     """Report the class that an annotator chooses for most items which the others label with another class."""
-    answers, P = votes.votes(is_member(votes, np.array([n]))), len(names)
+    answers, P = votes.votes(np.arange(votes.sizes[1]) == n), len(names)
     first, second = most_frequent(answers), most_frequent(votes.table - answers)
     both = (first >= 0) & (second >= 0)
     table = np.bincount(second[both] * P + first[both], minlength=P * P).reshape(P, P)

@@ -166,7 +166,7 @@ class DecisionSession:
 
     def _set_answers(self, model: Model, is_fast: bool = False) -> None:
         """Show the answers of a model; the first time, also fit the model of the truth."""
-        findings = Findings(model, self.labels, model.intervals(), *(None,) * 4)
+        findings = Findings(model, self.labels, model.intervals())
         truth = self._choose_truth() if self.items is None else None
         with self._changed():
             self.is_fast = is_fast
