@@ -131,16 +131,12 @@ def infer_label_type(annotations: Annotations) -> tuple[LabelType, tuple[str, ..
         return "numeric", (f"{P:,} distinct numbers are read as numeric ratings; {remedy}",)
     if P < MIN_ORDERED_CLASSES:
         return "nominal", ()
-    few = annotations.n_labels < MIN_ORDER_LABELS
+    few, values = annotations.n_labels < MIN_ORDER_LABELS, f"labels take {P} values, all numbers, and"
     if follows_order(disagreements(annotations), MAX_BETTER_IF_FEW_LABELS if few else MAX_BETTER_ORDERS):
         remedy = f"use {nominal} if they are names, or {numeric} to estimate their mean"
-        return "ordinal", (
-            f"labels take {P} values, all numbers, and are read as an ordered scale; {remedy}",
-        )
+        return "ordinal", (f"{values} are read as an ordered scale; {remedy}",)
     reason = "disagreements do not follow their order: read as names"
-    return "nominal", (
-        f"labels take {P} values, all numbers, and {reason}; use {ordinal} if they are a scale",
-    )
+    return "nominal", (f"{values} {reason}; use {ordinal} if they are a scale",)
 
 
 def disagreements(annotations: Annotations) -> Array:
@@ -311,7 +307,6 @@ def set_distances(classes: Vocabulary, level: str) -> Array:
     jaccard = np.asarray(1 - np.where(either > 0, both / np.maximum(either, 1), 1.0))
     if level == "jaccard":
         return jaccard
-    same = (both == sizes[:, None]) & (both == sizes)
-    inside = (both == sizes[:, None]) | (both == sizes)
-    monotone = np.where(same, 1.0, np.where(both == 0, 0.0, np.where(inside, 2 / 3, 1 / 3)))
+    inside, around = both == sizes[:, None], both == sizes
+    monotone = np.select([inside & around, both == 0, inside | around], [1.0, 0.0, 2 / 3], 1 / 3)
     return np.asarray(1 - (1 - jaccard) * monotone)

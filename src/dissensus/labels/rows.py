@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, ParameterError, bad_parameter, setting, warn
 from dissensus.labels import vocabulary as vocab
-from dissensus.numerics import pointers
+from dissensus.numerics import batches, pointers
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
@@ -68,8 +68,7 @@ def canonical_rows(
     if np.all(key[1:] >= key[:-1]):
         return item, annotator, label
     key.sort()
-    for start in range(0, len(key), ROWS_PER_CHUNK):
-        chunk = slice(start, start + ROWS_PER_CHUNK)
+    for chunk in batches(len(key), ROWS_PER_CHUNK):
         label[chunk] = key[chunk] & ((1 << bits[2]) - 1)
         annotator[chunk] = (key[chunk] >> bits[2]) & ((1 << bits[1]) - 1)
         item[chunk] = key[chunk] >> (bits[1] + bits[2])
@@ -216,10 +215,9 @@ def align_table(table: pa.Table, ids: pa.Array, vocabulary: vocab.Vocabulary) ->
     Also return the number of its rows with an unknown id, and of ids without a row.
     """
     rows = vocab.Vocabulary(ids, vocabulary.role).codes(vocabulary)
-    table = table.take(vocab.arrow_numbers(rows, rows >= 0)).set_column(
-        0, table.column_names[0], vocabulary.arrow
-    )
-    return table, int((vocabulary.codes(ids) < 0).sum()), int((rows < 0).sum())
+    aligned = table.take(vocab.arrow_numbers(rows, rows >= 0))
+    aligned = aligned.set_column(0, table.column_names[0], vocabulary.arrow)
+    return aligned, int((vocabulary.codes(ids) < 0).sum()), int((rows < 0).sum())
 
 
 def gold_labels(table: pa.Table, locate: vocab.Locate) -> tuple[pa.Array, pa.Array, NDArray[np.intp]]:
@@ -252,8 +250,7 @@ def table_column(table: pa.Table | None, name: str, role: str) -> NDArray[Any]:
     if name not in table.column_names:
         columns = ", ".join(table.column_names)
         raise ParameterError(f"the {role} table has no column {name!r}; it has {columns}")
-    values: NDArray[Any] = table.column(name).combine_chunks().to_numpy(zero_copy_only=False)
-    return values
+    return np.asarray(table.column(name).combine_chunks().to_numpy(zero_copy_only=False))
 
 
 def rows_with_values(table: pa.Table | None, values: Mapping[str, Any], role: str) -> NDArray[np.bool_]:

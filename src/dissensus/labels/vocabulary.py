@@ -53,8 +53,7 @@ class Vocabulary(Sequence[Any]):
             text = pa.large_string() if pa.large_string() in kinds else pa.string()
             common = text if any(map(is_string_type, kinds)) else pa.float64()
             ids, vocabulary = ids.cast(common, safe=False), vocabulary.cast(common, safe=False)
-        codes: Codes = numpy_filled(pc.index_in(ids, value_set=vocabulary), -1)
-        return codes
+        return numpy_filled(pc.index_in(ids, value_set=vocabulary), -1)
 
     def take(self, codes: NDArray[Any]) -> Vocabulary:
         """Return the vocabulary of the given codes, in that order."""
@@ -412,6 +411,5 @@ def numpy_values(array: pa.Array) -> NDArray[Any]:
     if is_string_type(array.type):
         return np.array(array.to_pylist(), dtype=object)
     if array.null_count:
-        values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        return values
+        return np.asarray(array.to_numpy(zero_copy_only=False))
     return numpy_bools(array) if pa.types.is_boolean(array.type) else numpy_numbers(array)
