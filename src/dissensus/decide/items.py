@@ -157,9 +157,7 @@ class DecisionItems:
             shares = model.class_shares_[m]  # type: ignore[attr-defined]
             # decisions may have added sets
             sets = [parse_set(str(name)) for name in self.truth.classes_]
-            right = right @ np.array(
-                [[name in members_of for name in self.class_names] for members_of in sets]
-            )
+            right = right @ np.array([[name in answer for name in self.class_names] for answer in sets])
         elif intervals is not None:
             low, high = intervals.low[m].tolist(), intervals.high[m].tolist()
         rows = slice(*labels.item_pointers[m : m + 2])

@@ -43,12 +43,11 @@ class Section:
         first = self.rows[0] if self.rows else self.columns
         sides = ["" if isinstance(cell, str) else ' class="number"' for cell in first]
 
+        def text(cell: Any) -> str:
+            return f"{cell:,}" if isinstance(cell, int) else cell if isinstance(cell, str) else f"{cell:.4g}"
+
         def line(cells: Sequence[Any], tag: str) -> str:
-            texts = [
-                f"{cell:,}" if isinstance(cell, int) else cell if isinstance(cell, str) else f"{cell:.4g}"
-                for cell in cells
-            ]
-            cells_html = zip(sides, map(html.escape, texts), strict=True)
+            cells_html = zip(sides, map(html.escape, map(text, cells)), strict=True)
             return f"<tr>{''.join(f'<{tag}{side}>{text}</{tag}>' for side, text in cells_html)}</tr>"
 
         title = html.escape(self.title)
@@ -226,10 +225,8 @@ def set_sections(model: LabelSets, annotations: Annotations) -> list[Section]:
     )
     order = np.argsort(-model.means_, kind="stable")
     shares = [[model.members_[p], float(model.means_[p])] for p in order]
-    items = [
-        [str(name), str(labels[m]), *map(float, model.class_shares_[m]), int(model.n_labels_[m])]
-        for m, name in enumerate(model.items_)
-    ]
+    columns = model.items_, labels, model.class_shares_.tolist(), model.n_labels_.tolist()
+    items = [[str(name), str(label), *of, n] for name, label, of, n in zip(*columns, strict=True)]
     classes = Section("Classes", columns=["class", "share of answers with it"], rows=shares)
     heads = ["item", "label", *model.members_, "answers"]
     return [Section("", [overview]), classes, Section("Items", columns=heads, rows=items)]
