@@ -36,7 +36,6 @@ from dissensus.labels.rows import (
     side_table,
     table_column,
     unused_class_notes,
-    with_rows,
 )
 from dissensus.numerics import pointers, tally
 
@@ -553,7 +552,7 @@ class Annotations(TableResult):
             fields["item_table"] = self.item_table.take(vocab.arrow_indices(codes))
         if self.gold is not None:
             fields["gold"] = self.gold[codes]
-        return with_rows(self, item, self.annotator[rows], self.label[rows], **fields)
+        return replace(self, item=item, annotator=self.annotator[rows], label=self.label[rows], **fields)
 
     def take_rows(self, mask: NDArray[np.bool_]) -> Self:
         """Return a subset of the label rows; vocabularies and side tables stay.
@@ -563,7 +562,8 @@ class Annotations(TableResult):
         mask
             (labels,): which label rows to keep.
         """
-        return with_rows(self, self.item[mask], self.annotator[mask], self.label[mask], notes=())
+        item, annotator, label = (codes[mask] for codes in self.columns)
+        return replace(self, item=item, annotator=annotator, label=label, notes=())
 
     def split_labels(self, test_size: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
         """Split off a random share of the (item, annotator) pairs, with all their labels.

@@ -118,10 +118,8 @@ def rows_by_item(X: Any, items: Vocabulary, name: str) -> Any:
 
     None if they are not indexed by item: there is no index, or it is a row number.
     """
-    index = getattr(X, "index", None)
-    if not hasattr(X, "iloc") or index is None or index.nlevels != 1:
-        return None
-    if index.inferred_type not in ("string", "integer", "mixed"):
+    index = X.index if hasattr(X, "iloc") else None
+    if index is None or index.nlevels != 1 or index.inferred_type not in ("string", "integer", "mixed"):
         return None
     rows = Vocabulary(index.astype(str), "item").codes([str(item) for item in items])
     absent = np.flatnonzero(rows < 0)

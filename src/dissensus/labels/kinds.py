@@ -22,6 +22,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -29,7 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_choice, setting
-from dissensus.labels.rows import canonical_rows, with_rows
+from dissensus.labels.rows import canonical_rows
 from dissensus.labels.vocabulary import Vocabulary, encode, is_string_type, quoted
 from dissensus.numerics import Array
 
@@ -261,9 +262,10 @@ def as_sets(annotations: Annotations) -> Annotations:
     groups = np.split(annotations.label, starts[1:])
     texts = [format_set(part for p in group for part in parts[p]) for group in groups]
     label, classes = encode(pa.array(texts, pa.string()), "label")
-    rows = annotations.item[starts], annotations.annotator[starts], label
+    item, annotator = annotations.item[starts], annotations.annotator[starts]
     both = *annotations.notes, *notes.values()
-    return with_rows(annotations, *rows, class_vocabulary=classes, gold=None, notes=both)
+    changes: dict[str, Any] = {"class_vocabulary": classes, "gold": None, "notes": both}
+    return replace(annotations, item=item, annotator=annotator, label=label, **changes)
 
 
 def merge_case(annotations: Annotations, classes: Sequence[Any] | None = None) -> Annotations:
@@ -285,9 +287,9 @@ def merge_case(annotations: Annotations, classes: Sequence[Any] | None = None) -
     names = [format_set(members) if sets else members[0] for members in merged]
     distinct, vocabulary = encode(pa.array(names, pa.string()), "label", order=None if sets else classes)
     sizes = annotations.n_items, annotations.n_annotators, len(vocabulary)
-    item, annotator = annotations.item.copy(), annotations.annotator.copy()
-    rows = canonical_rows(item, annotator, distinct[annotations.label], sizes)
-    return with_rows(annotations, *rows, class_vocabulary=vocabulary)
+    rows = annotations.item.copy(), annotations.annotator.copy(), distinct[annotations.label]
+    item, annotator, label = canonical_rows(*rows, sizes)
+    return replace(annotations, item=item, annotator=annotator, label=label, class_vocabulary=vocabulary)
 
 
 def _caseless(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,6 @@ DUPLICATE_POLICIES: tuple[Duplicates, ...] = ("keep", "first", "last", "error")
 ROWS_PER_CHUNK = 1 << 16  # rows that fit in the processor's cache
 MAX_CLASSES_IN_NOTE = 5
 
-Labels = TypeVar("Labels", bound="Annotations")
 Rows = tuple[vocab.Codes, vocab.Codes, vocab.Codes]  # item, annotator, label
 Coded = tuple[vocab.Codes, vocab.Vocabulary]  # a column and its vocabulary
 
@@ -127,13 +126,6 @@ def take_pairs(annotations: Annotations, chosen: NDArray[np.bool_]) -> Annotatio
 # ---- joining labels -----------------------------------------------------------------------------------
 
 
-def with_rows(
-    labels: Labels, item: vocab.Codes, annotator: vocab.Codes, label: vocab.Codes, **changes: Any
-) -> Labels:
-    """Replace the rows of labels, and other fields."""
-    return replace(labels, item=item, annotator=annotator, label=label, **changes)
-
-
 def join_labels(first: Annotations, second: Annotations) -> Annotations:
     """Combine labels with the same classes; equal ids are the same item or annotator."""
     _, items = first.item_vocabulary.extended(second.item_vocabulary)
@@ -145,7 +137,7 @@ def join_labels(first: Annotations, second: Annotations) -> Annotations:
     order = np.lexsort((label, annotator, item))
     fields: dict[str, Any] = {"item_vocabulary": items, "annotator_vocabulary": annotators, "notes": ()}
     fields |= dict.fromkeys(("item_table", "annotator_table", "gold"))
-    return with_rows(first, item[order], annotator[order], label[order], **fields)
+    return replace(first, item=item[order], annotator=annotator[order], label=label[order], **fields)
 
 
 def find_rows(rows: Sequence[vocab.Codes], all_rows: Sequence[vocab.Codes]) -> NDArray[np.int64]:

@@ -153,8 +153,7 @@ def draw(distributions: Array, which: NDArray[np.int64], rng: np.random.Generato
 
 def _names(role: str, n: int) -> Vocabulary:
     """Return names that sort in the order of their numbers."""
-    width = len(str(n))
-    return Vocabulary([f"{role[0]}{i:0{width}d}" for i in range(1, n + 1)], role)
+    return Vocabulary([f"{role[0]}{i:0{len(str(n))}d}" for i in range(1, n + 1)], role)
 
 
 def _check(values: dict[str, Any]) -> None:
