@@ -154,8 +154,7 @@ def draw_evidence(draws: Draws, t: int, sample: LabelSample, weights: Array, nu:
     q = _beliefs_without_label(draws, t, sample, beliefs, used)  # (E, K)
     clusters = np.unique(z)
     theta = draws.theta[t][np.ix_(used, clusters)].astype(np.float64)  # (K, L, P)
-    phi = draws.phi[t][used].astype(np.float64)
-    mixed = (1 - lam) * theta + lam * phi[:, None]
+    mixed = (1 - lam) * theta + lam * draws.phi[t][used].astype(np.float64)[:, None]
     is_member = z[:, None] == clusters  # (N, L)
     others = is_member.sum(axis=0) - is_member
     min_others = max(min(MIN_CLUSTER_MEMBERS, N / 20), MIN_CLUSTER_SHARE * N)

@@ -222,8 +222,7 @@ class Rows:
         overall = row_shares(votes.table.sum(axis=0)[None] + 1)
         others = row_shares(others + overall)
         labelled, item = np.unique(votes.item, return_inverse=True)
-        sizes = (len(labelled), N, P)
-        rows = cls(item, n, answer, others, np.ones(N), np.zeros((N, P)), sizes)
+        rows = cls(item, n, answer, others, np.ones(N), np.zeros((N, P)), (len(labelled), N, P))
         logs = rows.log_shares(others)
         for _ in range(NEWTON_ROUNDS):
             # Newton steps in a, and half of a diagonal one in b: the logits of classes act against each other
@@ -354,8 +353,7 @@ class Rows:
 
 def _search(part: Rows) -> Array | None:
     """Return (N,): P(group 1) of the most probable division found; None if all go to one group."""
-    N = part.sizes[1]
-    present = np.bincount(part.annotator, minlength=N) > 0
+    present = np.bincount(part.annotator, minlength=part.sizes[1]) > 0
     if present.sum() < MIN_GROUPED:
         return None
     starts = [

@@ -53,8 +53,6 @@ from dissensus.models.results import Intervals
 from dissensus.numerics import Array, Indices, Mask, batches, row_shares
 from dissensus.params import NONE, check_rules, integer, real
 
-__all__ = ["Findings", "LabelPlan", "LabelQueue", "collect_findings", "label_queue", "plan_labels"]
-
 CLEAR_SHARE = 2 / 3  # share of the answers that makes an item clear
 WIDE_RATIO = 1.25  # of the median width of a rating's interval; wider ones call for another rating
 MIN_TOP_PROBABILITY = 0.9  # below this probability of the label, another label helps
@@ -178,12 +176,10 @@ def collect_findings(
     if verdicts is None and isinstance(model, HPGM):
         verdicts = compute_verdicts(model, annotations)
     votes = Votes.of(annotations)
-    agreed = annotator_agreement(votes)
-    if verdicts is not None:
-        return Findings(model, annotations, intervals, verdicts, votes, agreed, verdicts.groups)
-    no_one = np.zeros(annotations.n_annotators, dtype=bool)
-    groups = searched_groups(votes, agreed, no_one, annotations.label_type == "ordinal")
-    return Findings(model, annotations, intervals, None, votes, agreed, groups)
+    agreed, no_one = annotator_agreement(votes), np.zeros(annotations.n_annotators, dtype=bool)
+    is_scale = annotations.label_type == "ordinal"
+    groups = searched_groups(votes, agreed, no_one, is_scale) if verdicts is None else verdicts.groups
+    return Findings(model, annotations, intervals, verdicts, votes, agreed, groups)
 
 
 # ---- gain of a label ----------------------------------------------------------------------------------

@@ -58,8 +58,6 @@ from dissensus.numerics import Array, Indices, Mask, batches
 from dissensus.params import check_rules, integer, real
 from dissensus.tables.results import is_result_directory, read_rows, read_summary
 
-__all__ = ["AnnotatorVerdicts", "annotator_verdicts"]
-
 VERDICTS = ("typical", "minority view", "systematic error", "spam", "differs", "cannot tell")
 TYPICAL, MINORITY, ERROR, SPAM, DIFFERS, UNDECIDED = VERDICTS
 SURE_PROBABILITY = 0.9  # needed for spam, systematic errors and minority views
@@ -414,7 +412,7 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
     needed = labels_needed(agreement)
     for n, verdict in enumerate(verdicts.verdict):
         reason: Sentence | None = None
-        constant = sentences.constant_sentence(votes, n, names) if not agreement.depends[n] else None
+        constant = None if agreement.depends[n] else sentences.constant_sentence(votes, n, names)
         if verdict == SPAM:
             reason = constant or sentences.blind_sentence(n, agreement, usual_excess)
         elif verdict == ERROR:
@@ -457,12 +455,8 @@ def read_verdicts(run: Path) -> tuple[dict[str, list[Any]], str] | None:
     words = read_summary(run).get("people")
     if not isinstance(words, str):
         return None
+    parse: dict[str, Any] = dict.fromkeys(VERDICT_COLUMNS, lambda text: float(text or "nan"))
+    parse |= dict.fromkeys(("annotator", "verdict", "bias_of", "evidence"), str)
+    parse |= {"n_labels": int, "group": int, "differs": lambda text: text in ("True", "true")}
     rows = read_rows(table)
-    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in VERDICT_COLUMNS}
-    for name in set(VERDICT_COLUMNS) - {"annotator", "verdict", "bias_of", "evidence"}:
-        if name == "differs":
-            columns[name] = [text in ("True", "true") for text in columns[name]]
-        else:
-            integers = name in ("n_labels", "group")
-            columns[name] = [int(text) if integers else float(text or "nan") for text in columns[name]]
-    return columns, words
+    return {name: [parse[name](row[name]) for row in rows] for name in VERDICT_COLUMNS}, words

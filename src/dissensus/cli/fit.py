@@ -168,7 +168,11 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
     if run.held_out:
         _show_comparison(run)
     if verbose:
-        _show_model(run)
+        stopped = run.model.stopped_
+        how = "closed form, no iterations" if stopped == "closed form" else f"stopped: {stopped}"
+        say(f"Model: {run.model} ({how})")
+        if run.reason:
+            say(f"Why: {run.reason}")
     if "report.html" in summary["files"]:
         say_report(directory / "report.html")
     say_written(directory, summary)
@@ -207,15 +211,6 @@ def _show_comparison(run: Refinement) -> None:
         rows.append([title_of(row.model), *scores, f"{row.seconds:.1f}"])
     hidden = count(run.held_out[0].n_hidden, "hidden label")
     show_table(f"Mean log-probability of {hidden} (nats, higher is better)", columns, rows, 0)
-
-
-def _show_model(run: Refinement) -> None:
-    """Print the model, how its fit stopped, and why it is not the default."""
-    stopped = run.model.stopped_
-    how = "closed form, no iterations" if stopped == "closed form" else f"stopped: {stopped}"
-    say(f"Model: {run.model} ({how})")
-    if run.reason:
-        say(f"Why: {run.reason}")
 
 
 # ---- labels over time ---------------------------------------------------------------------------------

@@ -155,8 +155,7 @@ def plan(
     if output is not None:
         _write_batch(batch, run.labels, output, tool, question, safe_csv)
     if as_json:
-        more = {} if planned is None else {"plan": planned.to_dict()}
-        show_json({"batch": batch.columns(), **more})
+        show_json({"batch": batch.columns()} | ({} if planned is None else {"plan": planned.to_dict()}))
         return
     if planned is not None:
         _show_plan(planned)

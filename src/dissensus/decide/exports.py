@@ -85,8 +85,8 @@ def facts(items: DecisionItems) -> dict[str, str]:
         interval = f"95 % interval {described.alpha_low:.2f} to {described.alpha_high:.2f}, {described.level}"
         rows[ALPHA_ROW] = f"{described.alpha:.2f} ({interval})"
     rows |= {"Items adjudicated": f"{len(decisions) - n_unsure:,}", "Items left undecided": f"{n_unsure:,}"}
-    models = (display_name(model).split(" (")[0] for model in (items.findings.model, items.truth))
-    rows |= dict(zip(("Model of the population", "Model of the right class"), models, strict=True))
+    models = {"Model of the population": items.findings.model, "Model of the right class": items.truth}
+    rows |= {name: display_name(model).split(" (")[0] for name, model in models.items()}
     return rows | {"Version of dissensus": __version__}
 
 

@@ -189,8 +189,7 @@ def confused_classes(annotations: Annotations) -> Array | None:
         return None
     groups = item_groups(np.diff(annotations.item_pointers), annotations.n_classes**2)
     pairs = pair_sums(annotations.counts, *groups, by_label=True, table=True)
-    together: Array = pairs.agreed.sum(axis=0).round(3)
-    return together
+    return np.asarray(pairs.agreed.sum(axis=0).round(3))
 
 
 # ---- HTML ---------------------------------------------------------------------------------------------

@@ -87,15 +87,14 @@ def steps(findings: Findings, described: Description, gold: Any, names: list[str
     rows: list[tuple[Any, tuple[str, str, str]]] = []
     if findings.votes is not None:
         rows.append((findings.check_sentence(names), ("annotators", "check", "Show these annotators")))
-    groups = sentences.groups_sentence(findings.groups, annotations)
-    rows.append((groups, ("groups", "", "Show the groups")))
-    rows.append((sentences.agreement_sentence(*alpha), contested))
-    rows.append((sentences.rivals_sentence(annotations.counts, classes), contested))
     unsure, tied = findings.intervals is not None, np.flatnonzero(findings.adjudicate)
     adjudicate = sentences.adjudicate_sentence(annotations.counts, tied, unsure=unsure)
     by_all = not people_left(annotations, np.ones(annotations.n_annotators, bool))[findings.more].any()
     more = sentences.more_sentence(annotations.counts, np.flatnonzero(findings.more), by_all=by_all)
     rows += [
+        (sentences.groups_sentence(findings.groups, annotations), ("groups", "", "Show the groups")),
+        (sentences.agreement_sentence(*alpha), contested),
+        (sentences.rivals_sentence(annotations.counts, classes), contested),
         (sentences.parts_sentence(*parts), ("", "", "")),
         (gold["words"] if gold else None, ("items", "wrong", "Show items that differ from gold")),
         (adjudicate, ("items", "adjudicate", "Show these items")),
