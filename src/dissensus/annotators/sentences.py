@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.evaluate import group_agreement as by_labels
-from dissensus.evaluate.group_agreement import AnnotatorAgreement, GroupComparison, Votes, most_frequent
+from dissensus.evaluate.group_agreement import AnnotatorAgreement, GroupComparison, Votes, Z, most_frequent
 from dissensus.labels.agreement import reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import class_values
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 5  # annotators named in a sentence
 MIN_DIFFERENCE = 0.03  # difference of two shares that is mentioned
-Z_95 = 1.96  # standard errors on each side of a 95 % interval
 MIN_ALPHA = 0.667  # Krippendorff's α below which one label per item is not enough
 MAJORITY = 0.5
 MIN_CRAMERS_V, MIN_RESIDUAL = 0.1, 2.0  # of a column associated with groups; standardised residual
@@ -311,7 +310,7 @@ def group_sentence(group: GroupComparison, names: Sequence[str], members: Indice
     if not group.gap.low > 0:
         return None
     change = group.answers - group.others_answers
-    significant = (np.abs(change) >= MIN_DIFFERENCE) & (np.abs(change) > Z_95 * group.error)
+    significant = (np.abs(change) >= MIN_DIFFERENCE) & (np.abs(change) > Z * group.error)
     order = [int(p) for p in np.argsort(-np.abs(change), kind="stable") if significant[p]]
     more = [p for p in order if change[p] > 0][:2]
     less = [p for p in order if change[p] < 0][: 0 if more and len(names) == 2 else 1]
@@ -341,14 +340,14 @@ def habit(tables: Array, names: Sequence[str], values: Array | None) -> tuple[st
     if values is not None:
         gaps = (second - first) @ values
         value, error = float(gaps.mean()), float(gaps.std(ddof=1)) / math.sqrt(n)
-        if abs(value) <= Z_95 * error:
+        if abs(value) <= Z * error:
             return "", ""
         larger, smaller = (float((shares @ values).mean()) for shares in (first, second))
         name = "higher grades" if value > 0 else "lower grades"
         return name, f"the mean grade of the smaller group is {smaller:.2f}, that of the larger {larger:.2f}"
     gaps = second - first
     change, error = gaps.mean(axis=0), gaps.std(axis=0, ddof=1) / math.sqrt(n)
-    significant = (np.abs(change) > Z_95 * error) & (np.abs(change) >= MIN_DIFFERENCE)
+    significant = (np.abs(change) > Z * error) & (np.abs(change) >= MIN_DIFFERENCE)
     if not significant.any():
         return "", ""
     # with two classes, the rarer one is named
@@ -456,7 +455,7 @@ def standing_sentence(n: int, agreement: AnnotatorAgreement) -> Sentence | None:
     if agreement.n[n] > 1:
         text += f" (95\u00a0% interval {percent(low)} to {percent(high)})"
     if agreement.n_usual[n] > 1:
-        gap, reach = 100 * float(agreement.gap[n]), 100 * Z_95 * float(agreement.gap_error[n])
+        gap, reach = 100 * float(agreement.gap[n]), 100 * Z * float(agreement.gap_error[n])
         same = "the same items"
         if agreement.n_usual[n] < agreement.n[n]:
             same = f"{int(agreement.n_usual[n]):,} of these items"
