@@ -131,11 +131,9 @@ def parts_sentence(n_parts: int | None, largest: int | None, n_items: int) -> Se
     """Report that the labels form unconnected parts."""
     if n_parts is None or n_parts < 2 or largest is None:
         return None
-    text = (
-        f"The labels form {n_parts:,} unconnected parts: no annotator labelled items of two parts (the "
-        f"largest has {largest:,} of {count(n_items, 'item')}). Have some annotators label items of several "
-        "parts."
-    )
+    text = f"The labels form {n_parts:,} unconnected parts: no annotator labelled items of two parts "
+    text += f"(the largest has {largest:,} of {count(n_items, 'item')}). "
+    text += "Have some annotators label items of several parts."
     return Sentence(text, "parts")
 
 
@@ -169,10 +167,8 @@ def check_sentence(
         often = f"{quoted(name)} {'more' if more else 'less'} often"
         direction = often if name else "higher" if more else "lower"
         common = f"{alike:,} of them answer {direction} than the others of the same items. "
-    text = (
-        f"Talk to {count(n, 'annotator')} first ({share} of the labels{order}): {listed(listing)}. {common}"
-        "Read the evidence before you exclude anyone."
-    )
+    text = f"Talk to {count(n, 'annotator')} first ({share} of the labels{order}): {listed(listing)}. "
+    text += f"{common}Read the evidence before you exclude anyone."
     return Sentence(text, "check", annotators=annotators)
 
 
@@ -378,10 +374,8 @@ def groups_sentence(groups: Groups | None, labels: Annotations) -> Sentence | No
         f"difference {100 * groups.gap.value:.0f} points, 95\u00a0% interval {low:.0f} to {high:.0f})."
     )
     if not groups.is_related:
-        text += (
-            " That is as often as by chance: the members of one group may copy random answers, or answer "
-            "another question."
-        )
+        text += " That is as often as by chance: the members of one group may copy random answers, "
+        text += "or answer another question."
     if words:
         text += f" On {count(n, 'item')} that both groups labelled, {words}."
     text += " Analyse the groups separately, or state in the guidelines which answer is right."
@@ -398,11 +392,9 @@ def contrast_sentence(groups: Groups | None, labels: Annotations) -> Sentence | 
         return None
     a, b, n = majorities.largest
     often = "mostly" if n >= MAJORITY * majorities.n_different else "most often"
-    text = (
-        f"The most frequent answers of the groups differ on {majorities.n_different:,} of "
-        f"{count(majorities.n_items, 'shared item')}, {often} {quoted(names[a])} in the smaller group and "
-        f"{quoted(names[b])} in the larger ({count(n, 'item')})."
-    )
+    items = f"{majorities.n_different:,} of {count(majorities.n_items, 'shared item')}"
+    text = f"The most frequent answers of the groups differ on {items}, {often} {quoted(names[a])} in the "
+    text += f"smaller group and {quoted(names[b])} in the larger ({count(n, 'item')})."
     return Sentence(text, "contrast", groups=groups)
 
 

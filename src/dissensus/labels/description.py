@@ -275,10 +275,8 @@ def remarks(annotations: Annotations) -> tuple[str, ...]:
         n, first = len(unsupported), unsupported[0]
         items = "1 item has" if n == 1 else f"{n:,} items have"
         item, label = annotations.items[first], annotations.classes[annotations.gold[first]]
-        notes.append(
-            f"{items} a gold label that no annotator gave it, such as {quoted(label)} for item "
-            f"{quoted(item)}; check these items, or the class names in the gold table"
-        )
+        unlike = f"a gold label that no annotator gave it, such as {quoted(label)} for item {quoted(item)}"
+        notes.append(f"{items} {unlike}; check these items, or the class names in the gold table")
     return tuple(notes)
 
 

@@ -41,10 +41,9 @@ def resolve_duplicates(
     if duplicates == "error" and repeats.any():
         row = int(order[1:][repeats].min())
         names = [vocab.quoted(vocabulary[codes[row]]) for codes, vocabulary in (item, annotator)]
-        raise DataError(
-            f"{locate(row)}: annotator {names[1]} labelled item {names[0]} more than once; remove the "
-            f"repeats, or choose which count with {setting('duplicates')} (keep, first or last)"
-        )
+        problem = f"{locate(row)}: annotator {names[1]} labelled item {names[0]} more than once"
+        remedy = f"choose which count with {setting('duplicates')} (keep, first or last)"
+        raise DataError(f"{problem}; remove the repeats, or {remedy}")
     keep = np.append(~repeats, True) if duplicates == "last" else np.append(True, ~repeats)
     remaining = np.sort(order[keep])
     item_codes, annotator_codes, label_codes = (codes[remaining] for codes in rows)

@@ -362,9 +362,7 @@ def numpy_filled(array: pa.Array, value: int) -> NDArray[Any]:
 
 def numpy_bools(array: pa.Array) -> NDArray[np.bool_]:
     """Return booleans without nulls."""
-    bits = np.frombuffer(array.buffers()[1], dtype=np.uint8) if len(array) else np.zeros(0, np.uint8)
-    unpacked = np.unpackbits(bits, count=array.offset + len(array), bitorder="little")
-    return unpacked[array.offset :].astype(bool)
+    return numpy_numbers(array.cast(pa.uint8())).astype(bool)
 
 
 def arrow_indices(rows: NDArray[Any]) -> pa.Array:

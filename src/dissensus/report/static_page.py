@@ -162,10 +162,9 @@ def _raters(parameters: Mapping[str, Any], annotations: Annotations, anonymise: 
         numbers = [float(parameters[key][n]) for key in ("bias", "scale", "noise")]
         remark = ", ".join(remark for remark, holds in remarks.items() if holds)
         rows.append([name, *numbers, int(annotations.annotator_load[n]), remark])
-    text = (
-        "Bias: mean difference from the others' ratings. Scale: change of the ratings per unit of the item's "
-        "value (1: like the others; negative: reversed). Noise: standard deviation of the residuals."
-    )
+    text = "Bias: mean difference from the others' ratings. Scale: change of the ratings per unit of the "
+    text += "item's value (1: like the others; negative: reversed). "
+    text += "Noise: standard deviation of the residuals."
     middle, low, high = (parameters[key][order] for key in ("bias", "bias_low", "bias_high"))
     chart = interval_chart(names, middle, low, high, "Annotators' bias")
     heads = ["annotator", "bias", "scale", "noise", "ratings", "remark"]
@@ -200,10 +199,8 @@ def ranking_sections(model: BradleyTerry, annotations: Annotations, anonymise: b
             remarks.append(f"prefers the {'left' if leaning > 0 else 'right'} side")
         remark = "reversed answers" if reliability < 0 else ", ".join(remarks)
         rows.append([names[n], reliability, leaning, ties, int(annotations.annotator_load[n]), remark])
-    text = (
-        "Reliability: how closely answers follow the scores (1: as usual, 0: not at all, below 0: reversed). "
-        "Leaning: log-odds in favour of the left side. Ties: tendency to answer with a tie."
-    )
+    text = "Reliability: how closely answers follow the scores (1: as usual, 0: not at all, below 0: "
+    text += "reversed). Leaning: log-odds in favour of the left side. Ties: tendency to answer with a tie."
     heads = ["annotator", "reliability", "leaning", "ties", "answers", "remark"]
     people = Section("Annotators, the least reliable first", [text], "", heads, rows)
     return [Section("", [overview]), scores, people]
