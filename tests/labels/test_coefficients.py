@@ -517,7 +517,7 @@ def test_invalid_arguments() -> None:
         with pytest.raises(ParameterError, match=message):
             ds.agreement(labels, **more)
     for source, names, more, message in (
-        (labels, "cohen", {}, "cohen is of two annotators, and there are 6; use conger, also for pairs, or fleiss"),
+        (labels, "cohen", {}, "cohen is of two annotators, and there are 6; use conger, also for"),
         (labels, "icc1", {}, "icc1 is of numbers"),
         (numbers, "fleiss", {}, "fleiss is of classes"),
         (numbers, "alpha", {"weights": "linear"}, "numbers have quadratic weights"),

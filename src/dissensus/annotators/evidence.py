@@ -101,16 +101,15 @@ def log_item_free(counts: Array, nu: Array) -> Array:
     """Return (N,): log of the mean of Π ν^n, Π P^−n, DM(n; P ν) and DM(n; ν): shares that ignore the item."""
     P = len(nu)
     fixed = [xlogy(counts, nu).sum(axis=1), -counts.sum(axis=1) * np.log(P)]
-    learned = [log_beta_ratio(counts, P * nu, axis=1), log_beta_ratio(counts, nu, axis=1)]
+    learned = [log_beta_ratio(counts, P * nu), log_beta_ratio(counts, nu)]
     return np.asarray(logsumexp(fixed + learned, axis=0) - np.log(4))
 
 
-def log_beta_ratio(counts: Array, alpha: Array, axis: int) -> Array:
-    """Return log B(α + n) / B(α), with B the multivariate beta function along ``axis``."""
-    alpha = alpha.reshape((1,) * (counts.ndim - alpha.ndim) + alpha.shape)
-    total, n = alpha.sum(axis=axis), counts.sum(axis=axis)
-    rising = gammaln(alpha + counts).sum(axis=axis) - gammaln(alpha).sum(axis=axis)
-    return np.asarray(rising + gammaln(total) - gammaln(total + n))
+def log_beta_ratio(counts: Array, alpha: Array) -> Array:
+    """Return (N,): log B(α + n) / B(α), with B the multivariate beta function, for counts (N, P)."""
+    total = alpha.sum()
+    rising = gammaln(alpha + counts).sum(axis=1) - gammaln(alpha).sum()
+    return np.asarray(rising + gammaln(total) - gammaln(total + counts.sum(axis=1)))
 
 
 @dataclass(frozen=True)
@@ -137,14 +136,12 @@ class LabelSample:
         theta, values = np.ascontiguousarray(theta, np.float64), np.array(strengths, dtype=np.float64)
         sizes = theta.sum(axis=0)
         bounds = np.empty((len(values), self.N))
-        scratch = {name: np.empty_like(theta) for name in ("means", "counts")} | {
-            "totals": np.empty_like(sizes)
-        }
         evidence_bounds(
             ends=self.counts.sum(axis=1).astype(np.int64).cumsum(), label=self.label.astype(np.int32),
             q=np.ascontiguousarray(q, np.float64), theta=theta, sizes=sizes, strengths=values,
             base=gammaln(np.multiply.outer(values, theta)), base_sizes=gammaln(np.outer(values, sizes)),
-            bounds=bounds, strength=float(np.median(values)), rounds=float(BOUND_ITERATIONS), **scratch,
+            bounds=bounds, strength=float(np.median(values)), rounds=float(BOUND_ITERATIONS),
+            means=np.empty_like(theta), counts=np.empty_like(theta), totals=np.empty_like(sizes),
         )  # fmt: skip
         return np.asarray(logsumexp(bounds, axis=0) - np.log(len(bounds)))
 
@@ -157,8 +154,7 @@ def draw_evidence(draws: Draws, t: int, sample: LabelSample, weights: Array, nu:
     q = _beliefs_without_label(draws, t, sample, beliefs, used)  # (E, K)
     clusters = np.unique(z)
     theta = draws.theta[t][np.ix_(used, clusters)].astype(np.float64)  # (K, L, P)
-    phi = draws.phi[t][used].astype(np.float64)
-    mixed = (1 - lam) * theta + lam * phi[:, None]
+    mixed = (1 - lam) * theta + lam * draws.phi[t][used].astype(np.float64)[:, None]
     is_member = z[:, None] == clusters  # (N, L)
     others = is_member.sum(axis=0) - is_member
     min_others = max(min(MIN_CLUSTER_MEMBERS, N / 20), MIN_CLUSTER_SHARE * N)
@@ -194,19 +190,13 @@ def draw_evidence(draws: Draws, t: int, sample: LabelSample, weights: Array, nu:
 
 def _beliefs_without_label(draws: Draws, t: int, sample: LabelSample, beliefs: Array, used: Indices) -> Array:
     """Return q (E, K): P(cluster of the label's item) with the label itself divided out."""
-    N, P, lam = sample.N, sample.P, draws.numbers[t, 2]
-    b = beliefs[sample.item]
+    b, lam = beliefs[sample.item], draws.numbers[t, 2]
     sizes = draws.sizes[t][:, used].astype(np.float64)[sample.annotator]
-    pi = (
-        draws.matrices[t][:, :, used]
-        .astype(np.float64)
-        .reshape(N * P, -1)[sample.annotator * P + sample.label]
-    )
+    pi = draws.matrices[t][sample.annotator, sample.label][:, used].astype(np.float64)
     without = np.maximum(pi * sizes - b, 0.01 * pi) / np.maximum(sizes - b, 0.01)
     item_shares = draws.rho[t][sample.item, sample.label].astype(np.float64)
     q = b / np.maximum((1 - lam) * without + lam * item_shares[:, None], MIN_MASS) + MIN_MASS
-    q /= q.sum(axis=1, keepdims=True)
-    return np.asarray(q)
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
 def merge_item_clusters(answers: Array, size: Array) -> Array:
@@ -220,10 +210,10 @@ def merge_item_clusters(answers: Array, size: Array) -> Array:
     for k in np.argsort(-size, kind="stable"):
         # total variation distance, maximised over the annotator clusters
         gaps = [np.abs(answers[k] - answers[j]).sum(axis=1).max(initial=0.0) / 2 for j in representatives]
-        if not answers.shape[1] or not gaps or min(gaps) > SAME_KIND_DISTANCE:
+        if not answers.shape[1] or min(gaps, default=np.inf) > SAME_KIND_DISTANCE:
             representatives.append(int(k))
             gaps.append(-1.0)
-        kind[k] = int(np.argmin(gaps)) if gaps else 0
+        kind[k] = np.argmin(gaps)
     return np.eye(len(representatives))[kind]
 
 

@@ -93,9 +93,7 @@ class Groups:
     @property
     def group(self) -> Indices:
         """(N,): 0 or 1, or −1 for annotators who do not clearly belong to one group."""
-        chance = np.nan_to_num(self.probability, nan=0.5)
-        smaller, larger = chance >= MEMBER_PROBABILITY, chance <= 1 - MEMBER_PROBABILITY
-        return np.where(smaller, 1, np.where(larger, 0, -1))
+        return _clear(self.probability, MEMBER_PROBABILITY)
 
     def tables(self, votes: Votes) -> Array:
         """Return (2, items, classes): answers of each group's members, as found by the other items."""
@@ -224,16 +222,14 @@ class Rows:
         overall = row_shares(votes.table.sum(axis=0)[None] + 1)
         others = row_shares(others + overall)
         labelled, item = np.unique(votes.item, return_inverse=True)
-        sizes = (len(labelled), N, P)
-        rows = cls(item, n, answer, others, np.ones(N), np.zeros((N, P)), sizes)
+        rows = cls(item, n, answer, others, np.ones(N), np.zeros((N, P)), (len(labelled), N, P))
         logs = rows.log_shares(others)
         for _ in range(NEWTON_ROUNDS):
             # Newton steps in a, and half of a diagonal one in b: the logits of classes act against each other
             p = rows.predicted(others)
             mean = (p * logs).sum(axis=1, keepdims=True)
-            gradient = rows.by_annotator(((answer - p) * logs).sum(axis=1)) - SHARPNESS_PRECISION * (
-                rows.sharpness - 1
-            )
+            gradient = rows.by_annotator(((answer - p) * logs).sum(axis=1))
+            gradient -= SHARPNESS_PRECISION * (rows.sharpness - 1)
             hessian = rows.by_annotator((p * (logs - mean) ** 2).sum(axis=1)) + SHARPNESS_PRECISION
             rows = replace(rows, sharpness=rows.sharpness + np.clip(gradient / hessian, -1, 1))
             if not biases:
@@ -254,8 +250,8 @@ class Rows:
 
     def predicted(self, shares: Array) -> Array:
         """Return (rows, classes): P(answer) ∝ exp(a log shares + b)."""
-        logits = self.sharpness[self.annotator, None] * self.log_shares(shares) + self.bias[self.annotator]
-        return softmax(logits)
+        a, b = self.sharpness[self.annotator, None], self.bias[self.annotator]
+        return softmax(a * self.log_shares(shares) + b)
 
     @property
     def residual(self) -> Array:
@@ -357,8 +353,7 @@ class Rows:
 
 def _search(part: Rows) -> Array | None:
     """Return (N,): P(group 1) of the most probable division found; None if all go to one group."""
-    N = part.sizes[1]
-    present = np.bincount(part.annotator, minlength=N) > 0
+    present = np.bincount(part.annotator, minlength=part.sizes[1]) > 0
     if present.sum() < MIN_GROUPED:
         return None
     starts = [
@@ -380,10 +375,9 @@ def _has_two(probability: Array) -> bool:
     return all(np.sum(_clear(probability) == g) >= MIN_MEMBERS for g in range(2))
 
 
-def _clear(probability: Array) -> Indices:
-    """Return (N,): the group of those who clearly belong to one, −1 for others."""
-    second, first = probability >= CLEAR_PROBABILITY, probability <= 1 - CLEAR_PROBABILITY
-    return np.where(second, 1, np.where(first, 0, -1))
+def _clear(probability: Array, least: float = CLEAR_PROBABILITY) -> Indices:
+    """Return (N,): the group of those who belong to one with probability ``least``, −1 for others."""
+    return np.where(probability >= least, 1, np.where(probability <= 1 - least, 0, -1))
 
 
 def _aligned(first: Indices, second: Indices) -> Indices:

@@ -41,10 +41,9 @@ def find_judges(annotations: Annotations, judges: Any = None) -> tuple[Mask, str
     if judges is None:
         mask = are_models(annotations)
         if not mask.any():
-            raise DataError(
-                "no annotator is known to be a judge: give an annotator table with a column 'kind' (human or "
-                f"llm), or {setting('judges')} as ids or a pattern such as 'gpt*'"
-            )
+            remedy = "give an annotator table with a column 'kind' (human or llm)"
+            ids = f"{setting('judges')} as ids or a pattern such as 'gpt*'"
+            raise DataError(f"no annotator is known to be a judge: {remedy}, or {ids}")
         return mask, "by name"
     mask = np.zeros(annotations.n_annotators, dtype=bool)
     for pattern in map(str, judges):
@@ -68,11 +67,10 @@ def _by_text(annotations: Annotations, text: str) -> tuple[Mask, str]:
         mask = _are_model_kinds(annotations, text)
         if not mask.any():
             entries = ", ".join(sorted(set(_values(annotations, text)))[:8])
-            kinds = ", ".join(sorted(MODEL_KINDS))
-            raise DataError(
-                f"the column {text!r} of the annotator table has the values {entries}, and none means a "
-                f"judge ({kinds}); name the judges with {setting('judges', f'{text}=VALUE')}"
-            )
+            problem = f"the column {text!r} of the annotator table has the values {entries}"
+            reason = f"none means a judge ({', '.join(sorted(MODEL_KINDS))})"
+            remedy = f"name the judges with {setting('judges', f'{text}=VALUE')}"
+            raise DataError(f"{problem}, and {reason}; {remedy}")
         return mask, f"by the column {text}"
     mask = _matching(annotations, text)
     if not mask.any():

@@ -50,10 +50,8 @@ from dissensus.models import build_model
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.models.results import Intervals
-from dissensus.numerics import Array, Indices, Mask, row_shares
+from dissensus.numerics import Array, Indices, Mask, batches, row_shares
 from dissensus.params import NONE, check_rules, integer, real
-
-__all__ = ["Findings", "LabelPlan", "LabelQueue", "collect_findings", "label_queue", "plan_labels"]
 
 CLEAR_SHARE = 2 / 3  # share of the answers that makes an item clear
 WIDE_RATIO = 1.25  # of the median width of a rating's interval; wider ones call for another rating
@@ -77,10 +75,10 @@ class Findings:
     model: Model
     annotations: Annotations
     intervals: Intervals | None
-    verdicts: AnnotatorVerdicts | None
-    votes: Votes | None
-    agreement: AnnotatorAgreement | None
-    groups: Groups | None
+    verdicts: AnnotatorVerdicts | None = None
+    votes: Votes | None = None
+    agreement: AnnotatorAgreement | None = None
+    groups: Groups | None = None
 
     @cached_property
     def raw(self) -> Array:
@@ -174,16 +172,14 @@ def collect_findings(
     """Return items and annotators that need attention; None: verdicts are computed if the model has draws."""
     intervals = model.intervals()
     if annotations.anonymous:
-        return Findings(model, annotations, intervals, None, None, None, None)
+        return Findings(model, annotations, intervals)
     if verdicts is None and isinstance(model, HPGM):
         verdicts = compute_verdicts(model, annotations)
     votes = Votes.of(annotations)
-    agreed = annotator_agreement(votes)
-    if verdicts is not None:
-        return Findings(model, annotations, intervals, verdicts, votes, agreed, verdicts.groups)
-    no_one = np.zeros(annotations.n_annotators, dtype=bool)
-    groups = searched_groups(votes, agreed, no_one, annotations.label_type == "ordinal")
-    return Findings(model, annotations, intervals, None, votes, agreed, groups)
+    agreed, no_one = annotator_agreement(votes), np.zeros(annotations.n_annotators, dtype=bool)
+    is_scale = annotations.label_type == "ordinal"
+    groups = searched_groups(votes, agreed, no_one, is_scale) if verdicts is None else verdicts.groups
+    return Findings(model, annotations, intervals, verdicts, votes, agreed, groups)
 
 
 # ---- gain of a label ----------------------------------------------------------------------------------
@@ -205,16 +201,15 @@ def entropies(shares: NDArray[Any]) -> Array:
 def losses(shares: NDArray[Any]) -> tuple[Array, Array]:
     """Return (M,) each: the expected loss now, and after one more label of a random annotator."""
     D, M, P = shares.shape
-    size = max(1, DRAWS_PER_CHUNK // (D * P))
     now, after = np.zeros(M), np.zeros(M)
-    for m in range(0, M, size):
-        chunk = shares[:, m : m + size].astype(np.float64)
+    for items in batches(M, max(1, DRAWS_PER_CHUNK // (D * P))):
+        chunk = shares[:, items].astype(np.float64)
         loss, later = expected_loss(chunk), np.zeros(chunk.shape[1])
         for p in range(P):
             chance = chunk[:, :, p].mean(axis=0)
             weight = chunk[:, :, p] / np.maximum(chunk[:, :, p].sum(axis=0), 1e-12)
             later += chance * expected_loss(chunk, weight)
-        now[m : m + size], after[m : m + size] = np.maximum(loss, 0.0), np.clip(later, 0.0, loss)
+        now[items], after[items] = np.maximum(loss, 0.0), np.clip(later, 0.0, loss)
     return now, after
 
 
@@ -521,10 +516,8 @@ class LabelPlan(TableResult):
         """Return everything but the items, as plain values."""
         averaged = ("loss", "loss_after", "width", "width_after")
         means = {name: float(getattr(self, name).mean()) for name in averaged}
-        plain = {
-            name: getattr(self, name)
-            for name in ("uniform_loss", "items_for_alpha", "n_by_all", "n_out_of_reach")
-        }
+        names = ("uniform_loss", "items_for_alpha", "n_by_all", "n_out_of_reach")
+        plain = {name: getattr(self, name) for name in names}
         alpha = {"alpha": self.alpha[0], "alpha_interval": list(self.alpha[1:])}
         summary = {"budget": self.budget, "stop": self.stop, "target_interval": self.target}
         return summary | means | plain | alpha | {"ask": [str(name) for name in self.ask]}

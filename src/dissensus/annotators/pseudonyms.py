@@ -36,15 +36,13 @@ def pseudonymise(annotations: Annotations, key: bytes | None = None) -> Annotati
     if annotations.anonymous:
         return annotations
     if is_pseudonymous(annotations):
-        warn(
-            f"the annotators are called annotator 1 to annotator {annotations.n_annotators}; these names stay"
-        )
+        names = f"annotator 1 to annotator {annotations.n_annotators}"
+        warn(f"the annotators are called {names}; these names stay")
         return annotations
     key = users_key() if key is None else key
     ids = [str(name) for name in annotations.annotators]
     order = np.array(sorted(range(len(ids)), key=lambda n: hmac.digest(key, ids[n].encode(), "sha256")))
-    code = np.empty(len(order), np.int32)
-    code[order] = np.arange(len(order), dtype=np.int32)
+    code = np.argsort(order).astype(np.int32)
     sizes = annotations.n_items, annotations.n_annotators, annotations.n_classes
     item, label = annotations.item.copy(), annotations.label.copy()
     rows = canonical_rows(item, code[annotations.annotator], label, sizes)
@@ -87,15 +85,11 @@ def without_ids(
 
     In a wide table the annotators are columns, and a note on the columns lists them, perhaps shortened.
     """
-    is_wide = "label" not in columns
-    hidden = {
-        role for role in columns if role == "annotator" and (is_wide or contains_id(columns[role], ids))
-    }
-    lists = [quoted(columns[role]) for role in hidden]
-    kept_notes = (
-        note for note in notes if not contains_id(note, ids) and not any(column in note for column in lists)
-    )
-    return {role: column for role, column in columns.items() if role not in hidden}, tuple(kept_notes)
+    shown, others = dict(columns), [note for note in notes if not contains_id(note, ids)]
+    if "annotator" in columns and ("label" not in columns or contains_id(columns["annotator"], ids)):
+        column = quoted(shown.pop("annotator"))
+        others = [note for note in others if column not in note]
+    return shown, tuple(others)
 
 
 def without_words(command: str, ids: Collection[str]) -> str:

@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.evaluate import group_agreement as by_labels
-from dissensus.evaluate.group_agreement import AnnotatorAgreement, GroupComparison, Votes, most_frequent
+from dissensus.evaluate.group_agreement import AnnotatorAgreement, GroupComparison, Votes, Z, most_frequent
 from dissensus.labels.agreement import reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import class_values
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 5  # annotators named in a sentence
 MIN_DIFFERENCE = 0.03  # difference of two shares that is mentioned
-Z_95 = 1.96  # standard errors on each side of a 95 % interval
 MIN_ALPHA = 0.667  # Krippendorff's α below which one label per item is not enough
 MAJORITY = 0.5
 MIN_CRAMERS_V, MIN_RESIDUAL = 0.1, 2.0  # of a column associated with groups; standardised residual
@@ -132,11 +131,9 @@ def parts_sentence(n_parts: int | None, largest: int | None, n_items: int) -> Se
     """Report that the labels form unconnected parts."""
     if n_parts is None or n_parts < 2 or largest is None:
         return None
-    text = (
-        f"The labels form {n_parts:,} unconnected parts: no annotator labelled items of two parts (the "
-        f"largest has {largest:,} of {count(n_items, 'item')}). Have some annotators label items of several "
-        "parts."
-    )
+    text = f"The labels form {n_parts:,} unconnected parts: no annotator labelled items of two parts "
+    text += f"(the largest has {largest:,} of {count(n_items, 'item')}). "
+    text += "Have some annotators label items of several parts."
     return Sentence(text, "parts")
 
 
@@ -159,9 +156,7 @@ def check_sentence(
         return None
     n, listing = len(annotators), []
     for code in annotators[:MAX_NAMES]:
-        words = gap_words(int(code), agreement)
-        reason = str(reasons[code])
-        facts = ", ".join(part for part in (reason, words) if part)
+        facts = ", ".join(filter(None, (reasons[code], gap_words(int(code), agreement))))
         listing.append(f"{names[code]} ({facts})" if facts else str(names[code]))
     listing += [f"{n - MAX_NAMES:,} more"] * (n > MAX_NAMES)
     share = percent(float(load[annotators].sum() / max(load.sum(), 1)))
@@ -169,14 +164,11 @@ def check_sentence(
     name, more, alike = leaning
     common = ""
     if n >= MIN_LEANING and 2 * alike > n:
-        direction = (
-            f"{quoted(name)} {'more' if more else 'less'} often" if name else ("higher" if more else "lower")
-        )
+        often = f"{quoted(name)} {'more' if more else 'less'} often"
+        direction = often if name else "higher" if more else "lower"
         common = f"{alike:,} of them answer {direction} than the others of the same items. "
-    text = (
-        f"Talk to {count(n, 'annotator')} first ({share} of the labels{order}): {listed(listing)}. {common}"
-        "Read the evidence before you exclude anyone."
-    )
+    text = f"Talk to {count(n, 'annotator')} first ({share} of the labels{order}): {listed(listing)}. "
+    text += f"{common}Read the evidence before you exclude anyone."
     return Sentence(text, "check", annotators=annotators)
 
 
@@ -309,17 +301,12 @@ def cluster_sentence(counts: NDArray[Any], items: Indices, names: Sequence[str])
 # ---- groups of annotators -----------------------------------------------------------------------------
 
 
-def is_member(votes: Votes, members: Indices) -> Mask:
-    """Return (annotators,): True for the codes in ``members``."""
-    return np.isin(np.arange(votes.sizes[1]), members)
-
-
 def group_sentence(group: GroupComparison, names: Sequence[str], members: Indices) -> Sentence | None:
     """Describe whom a group agrees with, and which classes it uses more or less than the others."""
     if not group.gap.low > 0:
         return None
     change = group.answers - group.others_answers
-    significant = (np.abs(change) >= MIN_DIFFERENCE) & (np.abs(change) > Z_95 * group.error)
+    significant = (np.abs(change) >= MIN_DIFFERENCE) & (np.abs(change) > Z * group.error)
     order = [int(p) for p in np.argsort(-np.abs(change), kind="stable") if significant[p]]
     more = [p for p in order if change[p] > 0][:2]
     less = [p for p in order if change[p] < 0][: 0 if more and len(names) == 2 else 1]
@@ -327,13 +314,11 @@ def group_sentence(group: GroupComparison, names: Sequence[str], members: Indice
     for p in more + less:
         shares = f"{percent(group.answers[p])} versus {percent(group.others_answers[p])}"
         habits.append(f"{quoted(names[p])} {'more' if change[p] > 0 else 'less'} often ({shares})")
-    text = ""
-    if habits:
-        text = (
-            f"On items that other annotators labelled too, this group chooses {listed(habits)} than they do. "
-        )
-    text += f"Its members agree with one another on {percent(group.within)} of shared items, "
+    text = f"Its members agree with one another on {percent(group.within)} of shared items, "
     text += f"and with the others on {percent(group.between)}."
+    if habits:
+        they = f"On items that other annotators labelled too, this group chooses {listed(habits)}"
+        text = f"{they} than they do. {text}"
     return Sentence(text, "group", members=members)
 
 
@@ -351,14 +336,14 @@ def habit(tables: Array, names: Sequence[str], values: Array | None) -> tuple[st
     if values is not None:
         gaps = (second - first) @ values
         value, error = float(gaps.mean()), float(gaps.std(ddof=1)) / math.sqrt(n)
-        if abs(value) <= Z_95 * error:
+        if abs(value) <= Z * error:
             return "", ""
         larger, smaller = (float((shares @ values).mean()) for shares in (first, second))
         name = "higher grades" if value > 0 else "lower grades"
         return name, f"the mean grade of the smaller group is {smaller:.2f}, that of the larger {larger:.2f}"
     gaps = second - first
     change, error = gaps.mean(axis=0), gaps.std(axis=0, ddof=1) / math.sqrt(n)
-    significant = (np.abs(change) > Z_95 * error) & (np.abs(change) >= MIN_DIFFERENCE)
+    significant = (np.abs(change) > Z * error) & (np.abs(change) >= MIN_DIFFERENCE)
     if not significant.any():
         return "", ""
     # with two classes, the rarer one is named
@@ -389,10 +374,8 @@ def groups_sentence(groups: Groups | None, labels: Annotations) -> Sentence | No
         f"difference {100 * groups.gap.value:.0f} points, 95\u00a0% interval {low:.0f} to {high:.0f})."
     )
     if not groups.is_related:
-        text += (
-            " That is as often as by chance: the members of one group may copy random answers, or answer "
-            "another question."
-        )
+        text += " That is as often as by chance: the members of one group may copy random answers, "
+        text += "or answer another question."
     if words:
         text += f" On {count(n, 'item')} that both groups labelled, {words}."
     text += " Analyse the groups separately, or state in the guidelines which answer is right."
@@ -409,11 +392,9 @@ def contrast_sentence(groups: Groups | None, labels: Annotations) -> Sentence | 
         return None
     a, b, n = majorities.largest
     often = "mostly" if n >= MAJORITY * majorities.n_different else "most often"
-    text = (
-        f"The most frequent answers of the groups differ on {majorities.n_different:,} of "
-        f"{count(majorities.n_items, 'shared item')}, {often} {quoted(names[a])} in the smaller group and "
-        f"{quoted(names[b])} in the larger ({count(n, 'item')})."
-    )
+    items = f"{majorities.n_different:,} of {count(majorities.n_items, 'shared item')}"
+    text = f"The most frequent answers of the groups differ on {items}, {often} {quoted(names[a])} in the "
+    text += f"smaller group and {quoted(names[b])} in the larger ({count(n, 'item')})."
     return Sentence(text, "contrast", groups=groups)
 
 
@@ -466,7 +447,7 @@ def standing_sentence(n: int, agreement: AnnotatorAgreement) -> Sentence | None:
     if agreement.n[n] > 1:
         text += f" (95\u00a0% interval {percent(low)} to {percent(high)})"
     if agreement.n_usual[n] > 1:
-        gap, reach = 100 * float(agreement.gap[n]), 100 * Z_95 * float(agreement.gap_error[n])
+        gap, reach = 100 * float(agreement.gap[n]), 100 * Z * float(agreement.gap_error[n])
         same = "the same items"
         if agreement.n_usual[n] < agreement.n[n]:
             same = f"{int(agreement.n_usual[n]):,} of these items"
@@ -483,11 +464,8 @@ def bias_words(class_name: str, bias: float, error: float) -> str:
         return ""
     if class_name:
         often = "more" if bias > 0 else "less"
-        return (
-            f"{quoted(class_name)} {100 * abs(bias):.0f} points {often} often"
-            if round(100 * abs(bias))
-            else ""
-        )
+        words = f"{quoted(class_name)} {100 * abs(bias):.0f} points {often} often"
+        return words if round(100 * abs(bias)) else ""
     higher = "higher" if bias > 0 else "lower"
     return f"{abs(bias):.1f} {higher} on the scale" if round(abs(bias), 1) else ""
 
@@ -503,14 +481,13 @@ def bias_sentence(n: int, class_name: str, bias: float, error: float) -> Sentenc
 
 def member_sentence(n: int, probability: float) -> Sentence:
     """Report that an annotator belongs to the smaller group."""
-    return Sentence(
-        f"belongs to the smaller group (probability {percent(probability)})", "member", annotator=n
-    )
+    text = f"belongs to the smaller group (probability {percent(probability)})"
+    return Sentence(text, "member", annotator=n)
 
 
 def constant_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:
     """Report that an annotator gives the same answer to every one of at least five items."""
-    answers = votes.votes(is_member(votes, np.array([n]))).sum(axis=0)
+    answers = votes.votes(np.arange(votes.sizes[1]) == n).sum(axis=0)
     if answers.sum() < MIN_CONSTANT_ITEMS - 0.5 or (answers > 0).sum() > 1:
         return None
     text = f"answers {quoted(names[int(answers.argmax())])} to all {count(round(answers.sum()), 'item')}"
@@ -551,7 +528,7 @@ def undecided_sentence(
 
 def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:
     """Report the class that an annotator chooses for most items which the others label with another class."""
-    answers, P = votes.votes(is_member(votes, np.array([n]))), len(names)
+    answers, P = votes.votes(np.arange(votes.sizes[1]) == n), len(names)
     first, second = most_frequent(answers), most_frequent(votes.table - answers)
     both = (first >= 0) & (second >= 0)
     table = np.bincount(second[both] * P + first[both], minlength=P * P).reshape(P, P)

@@ -54,11 +54,9 @@ from dissensus.labels.display import TableResult
 from dissensus.labels.kinds import class_values
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
-from dissensus.numerics import Array, Indices, Mask
+from dissensus.numerics import Array, Indices, Mask, batches
 from dissensus.params import check_rules, integer, real
 from dissensus.tables.results import is_result_directory, read_rows, read_summary
-
-__all__ = ["AnnotatorVerdicts", "annotator_verdicts"]
 
 VERDICTS = ("typical", "minority view", "systematic error", "spam", "differs", "cannot tell")
 TYPICAL, MINORITY, ERROR, SPAM, DIFFERS, UNDECIDED = VERDICTS
@@ -176,19 +174,12 @@ class AnnotatorVerdicts(TableResult):
     def check_sentence(self, names: Sequence[str] | None = None) -> Sentence | None:
         """Return whom to talk to first, and why; None if there is no reason. ``names`` replace the ids."""
         codes = self.standing.most_disagreements(np.flatnonzero(self.check), self.n_labels)
-        named = (SPAM, ERROR, MINORITY)
-        reasons = [
-            ", ".join(
-                filter(None, [verdict if verdict in named else "", sentences.bias_words(of, bias, error)])
-            )
-            for verdict, of, bias, error in zip(
-                self.verdict, self.bias_of, self.bias, self.bias_error, strict=True
-            )
-        ]
-        ids = [str(name) for name in self.annotator] if names is None else names
-        return sentences.check_sentence(
-            codes, ids, self.n_labels, self.standing, reasons, self.leaning(codes)
-        )
+        reasons, biases = [], zip(self.bias_of, self.bias, self.bias_error, strict=True)
+        for verdict, bias in zip(self.verdict, biases, strict=True):
+            named = verdict if verdict in (SPAM, ERROR, MINORITY) else ""
+            reasons.append(", ".join(filter(None, (named, sentences.bias_words(*bias)))))
+        ids, leaning = names or [str(name) for name in self.annotator], self.leaning(codes)
+        return sentences.check_sentence(codes, ids, self.n_labels, self.standing, reasons, leaning)
 
     def leaning(self, annotators: Indices) -> tuple[str, bool, int]:
         """Return the bias that most of these annotators share: class, whether positive, and how many."""
@@ -347,8 +338,7 @@ def confusion_halves(votes: Votes) -> Array:
     """Return (2, N, P, P): answers by half of the items, annotator, and the others' majority."""
     M, N, P = votes.sizes
     half, tables = np.random.default_rng(0).permutation(M) % 2, np.zeros((2, N, P, P))
-    for first in range(0, len(votes.item), ANSWERS_PER_CHUNK):
-        rows = slice(first, first + ANSWERS_PER_CHUNK)
+    for rows in batches(len(votes.item), ANSWERS_PER_CHUNK):
         item, annotator, answer = votes.item[rows], votes.annotator[rows], votes.answer[rows].toarray()
         theirs, mine = most_frequent(votes.table[item] - answer), most_frequent(answer)
         clear = (theirs >= 0) & (mine >= 0)
@@ -422,7 +412,7 @@ def add_evidence(verdicts: AnnotatorVerdicts, votes: Votes, names: list[str]) ->
     needed = labels_needed(agreement)
     for n, verdict in enumerate(verdicts.verdict):
         reason: Sentence | None = None
-        constant = sentences.constant_sentence(votes, n, names) if not agreement.depends[n] else None
+        constant = None if agreement.depends[n] else sentences.constant_sentence(votes, n, names)
         if verdict == SPAM:
             reason = constant or sentences.blind_sentence(n, agreement, usual_excess)
         elif verdict == ERROR:
@@ -465,12 +455,8 @@ def read_verdicts(run: Path) -> tuple[dict[str, list[Any]], str] | None:
     words = read_summary(run).get("people")
     if not isinstance(words, str):
         return None
+    parse: dict[str, Any] = dict.fromkeys(VERDICT_COLUMNS, lambda text: float(text or "nan"))
+    parse |= dict.fromkeys(("annotator", "verdict", "bias_of", "evidence"), str)
+    parse |= {"n_labels": int, "group": int, "differs": lambda text: text in ("True", "true")}
     rows = read_rows(table)
-    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in VERDICT_COLUMNS}
-    for name in set(VERDICT_COLUMNS) - {"annotator", "verdict", "bias_of", "evidence"}:
-        if name == "differs":
-            columns[name] = [text in ("True", "true") for text in columns[name]]
-        else:
-            integers = name in ("n_labels", "group")
-            columns[name] = [int(text) if integers else float(text or "nan") for text in columns[name]]
-    return columns, words
+    return {name: [parse[name](row[name]) for row in rows] for name in VERDICT_COLUMNS}, words

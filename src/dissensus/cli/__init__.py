@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["application", "main"]
-
 INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
 
 #: Commands and their modules, under the headings of ``dissensus --help``.

@@ -186,9 +186,8 @@ def exit_code(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:
         code = INTERRUPTED
     except OSError as error:
         if error.filename:
-            return _fail(
-                f"{error.filename}: {system_words(error)}; check the path and its permissions", BAD_INPUT
-            )
+            reason = f"{error.filename}: {system_words(error)}"
+            return _fail(f"{reason}; check the path and its permissions", BAD_INPUT)
         discard_output()
         if isinstance(error, BrokenPipeError):  # as with | head
             return SUCCESS if written.get() else PIPE_CLOSED

@@ -50,16 +50,13 @@ def import_labels(
 
         for name, value in {**table_settings, "items_to": items_to}.items():
             if value:
-                raise ParameterError(
-                    f"--{name.replace('_', '-')} does not work with a store; import the file into a table "
-                    "first, then the table into a store"
-                )
+                remedy = "import the file into a table first, then the table into a store"
+                raise ParameterError(f"--{name.replace('_', '-')} does not work with a store; {remedy}")
         with last_result():
             manifest = write_store(files, output, memory=memory, **columns.settings(), **more)
-        say(
-            f"{count(manifest.n_labels, 'label')} by {count(manifest.n_annotators, 'annotator')} on "
-            f"{count(manifest.n_items, 'item')}, {count(manifest.n_classes, 'class', 'classes')}"
-        )
+        items, classes = count(manifest.n_items, "item"), count(manifest.n_classes, "class", "classes")
+        by = f"{count(manifest.n_labels, 'label')} by {count(manifest.n_annotators, 'annotator')}"
+        say(f"{by} on {items}, {classes}")
         say(f"Wrote {output}/: {manifest.n_bytes / 1e6:,.1f} MB")
         note(*manifest.notes)
         return

@@ -154,9 +154,7 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
     say(amounts(run.annotations))
     if run.model.uses_features:
         say("The model uses the features or texts of the items.")
-    for step in summary["next_steps"]:
-        say(f"• {step}")
-    _show_second_run(summary)
+    _show_steps(summary)
     if run.annotations.label_type == "pairwise" and not run.model.answers_are_classes:
         _show_ranks(run)
     if run.gold is not None:
@@ -170,14 +168,20 @@ def _show(run: Refinement, summary: dict[str, Any], directory: Path, verbose: bo
     if run.held_out:
         _show_comparison(run)
     if verbose:
-        _show_model(run)
+        stopped = run.model.stopped_
+        how = "closed form, no iterations" if stopped == "closed form" else f"stopped: {stopped}"
+        say(f"Model: {run.model} ({how})")
+        if run.reason:
+            say(f"Why: {run.reason}")
     if "report.html" in summary["files"]:
         say_report(directory / "report.html")
     say_written(directory, summary)
 
 
-def _show_second_run(summary: dict[str, Any]) -> None:
-    """Say how far another run would move the shares, and after an update with few sweeps, what to do."""
+def _show_steps(summary: dict[str, Any]) -> None:
+    """Print the next steps, how far another run would move the shares, and what to do after an update."""
+    for step in summary["next_steps"]:
+        say(f"• {step}")
     if summary["run_difference"] is not None:
         from dissensus.models.sampled import MAX_RUN_DIFFERENCE, second_run
 
@@ -199,36 +203,14 @@ def _show_comparison(run: Refinement) -> None:
     """Print the scores of the models on hidden labels, best first."""
     from dissensus.models import title_of
 
-    columns = [
-        "model",
-        "given item",
-        "difference to best",
-        "given item and annotator",
-        "difference to best ",
-        "s",
-    ]
-    rows = [
-        [
-            title_of(row.model),
-            row.score_items,
-            str(row.behind_items),
-            row.score,
-            str(row.behind),
-            f"{row.seconds:.1f}",
-        ]
-        for row in run.held_out
-    ]
+    columns = ["model", "given item", "difference to best"]
+    columns += ["given item and annotator", "difference to best ", "s"]
+    rows = []
+    for row in run.held_out:
+        scores = [row.score_items, str(row.behind_items), row.score, str(row.behind)]
+        rows.append([title_of(row.model), *scores, f"{row.seconds:.1f}"])
     hidden = count(run.held_out[0].n_hidden, "hidden label")
     show_table(f"Mean log-probability of {hidden} (nats, higher is better)", columns, rows, 0)
-
-
-def _show_model(run: Refinement) -> None:
-    """Print the model, how its fit stopped, and why it is not the default."""
-    stopped = run.model.stopped_
-    how = "closed form, no iterations" if stopped == "closed form" else f"stopped: {stopped}"
-    say(f"Model: {run.model} ({how})")
-    if run.reason:
-        say(f"Why: {run.reason}")
 
 
 # ---- labels over time ---------------------------------------------------------------------------------
@@ -252,10 +234,9 @@ def update(
 
     new = columns.read(file, like=reading_of(path), **({} if items is None else {"items": items}))
     origin = {"command": opt.command_line(), "source": opt.shown_path(file)}
+    page = None if no_report else {"title": opt.page_title(file)}
     with last_result():
-        summary = update_run(
-            path, new, output, **origin, page=None if no_report else {"title": opt.page_title(file)}
-        )
+        summary = update_run(path, new, output, **origin, page=page)
     directory = output or path
     if as_json:
         show_json(summary)
@@ -263,9 +244,7 @@ def update(
     total, updated = summary["data"]["n_labels"], summary["updated"]
     fresh = [count(updated[f"new_{name}s"], f"new {name}") for name in ("item", "annotator")]
     say(f"{count(total - updated['n_labels'], 'label')} added, {', '.join(fresh)}; {total:,} labels in total")
-    for step in summary["next_steps"]:
-        say(f"• {step}")
-    _show_second_run(summary)
+    _show_steps(summary)
     if "report.html" in summary["files"]:
         say_report(directory / "report.html")
     say_written(directory, summary)

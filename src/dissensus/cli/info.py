@@ -101,9 +101,9 @@ def _first_paragraph(kind: type[Model]) -> str:
     return " ".join(paragraph.split()).replace("``", "")
 
 
-def packages() -> list[tuple[str, str, str]]:
-    """Return (part, name, installed version) of the packages of the core and the extras; "" if missing."""
-    lines, rows = list[str](), []
+def packages() -> dict[str, dict[str, str]]:
+    """Return the installed version of each package of the core and of every extra; "" if it is missing."""
+    lines, versions = list[str](), {part: dict[str, str]() for part in (CORE, *EXTRAS)}
     with suppress(PackageNotFoundError):  # run from source, not installed
         lines = requires("dissensus") or []
     for line in lines:
@@ -111,23 +111,21 @@ def packages() -> list[tuple[str, str, str]]:
         extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", marker)
         name = re.match(r"[\w.-]+", text.strip())[0]  # type: ignore[index]
         part = extra[1] if extra else CORE
-        if part == CORE or part in EXTRAS:
-            number = ""
+        if part in versions:
+            versions[part][name] = ""
             with suppress(PackageNotFoundError):
-                number = version(name)
-            rows.append((part, name, number))
-    return rows
+                versions[part][name] = version(name)
+    return versions
 
 
 def environment() -> dict[str, Any]:
     """Return versions, cores, memory, and the purpose, packages and install command of each extra."""
-    rows, extras = packages(), {}
+    versions, extras = packages(), {}
     for extra, purpose in EXTRAS.items():
-        versions = {name: number for part, name, number in rows if part == extra}
-        missing = [name for name, number in versions.items() if not number]
+        missing = [name for name, number in versions[extra].items() if not number]
         extras[extra] = {
             "for": purpose,
-            "installed": {name: number for name, number in versions.items() if number},
+            "installed": {name: number for name, number in versions[extra].items() if number},
             "missing": missing,
             "get_it_with": install_command(extra) if missing else "",
         }
@@ -138,6 +136,6 @@ def environment() -> dict[str, Any]:
         "environment": sys.prefix,
         "cores": n_cores(),
         "memory_gb": round(physical_memory() / 1e9, 1),
-        "core": {name: number for part, name, number in rows if part == CORE},
+        "core": versions[CORE],
         "extras": extras,
     }

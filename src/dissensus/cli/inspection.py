@@ -92,16 +92,12 @@ def _show_verdicts(table: dict[str, Any], words: str) -> None:
     rows = []
     for verdict in VERDICT_ORDER:
         for n in [n for n in order if verdicts[n] == verdict][:ANNOTATORS_PER_VERDICT]:
-            probability, usual = table["probability"][n], table["usual"][n]
-            chance = "–" if probability != probability else f"{probability:.0%}"
-            agreement = (
-                "–" if table["agreement"][n] != table["agreement"][n] else f"{table['agreement'][n]:.0%}"
-            )
-            others = "–" if usual != usual else f"{usual:.0%}"
+            shares = (table[name][n] for name in ("probability", "agreement", "usual"))
+            chance, agreement, usual = ("–" if share != share else f"{share:.0%}" for share in shares)
             bias = format_bias(table["bias_of"][n], table["bias"][n], table["bias_error"][n])
             differs = ", differs" * int(table["differs"][n] and verdict != "differs")
             cells = [str(table["annotator"][n]), verdict + differs, chance, int(table["n_labels"][n])]
-            rows.append([*cells, agreement, others, bias, str(table["evidence"][n])])
+            rows.append([*cells, agreement, usual, bias, str(table["evidence"][n])])
     others = f"; {len(verdicts) - len(rows):,} not shown: -o FILE writes all" * (len(verdicts) > len(rows))
     title = f"Annotators (up to {ANNOTATORS_PER_VERDICT} per verdict, least agreement first{others})"
     names = ["annotator", "verdict", "probability", "labels", "agreement", "others", "bias", "evidence"]
@@ -159,8 +155,7 @@ def plan(
     if output is not None:
         _write_batch(batch, run.labels, output, tool, question, safe_csv)
     if as_json:
-        more = {} if planned is None else {"plan": planned.to_dict()}
-        show_json({"batch": batch.columns(), **more})
+        show_json({"batch": batch.columns()} | ({} if planned is None else {"plan": planned.to_dict()}))
         return
     if planned is not None:
         _show_plan(planned)

@@ -154,11 +154,8 @@ def page_title(file: Path) -> str:
 
 def parse_settings(texts: list[str]) -> dict[str, Any]:
     """Parse settings of a model, each ``name=value``; see :func:`parse_value`."""
-    settings = {}
-    for text in texts:
-        name, value = parse_pair(text, "name=value, as in n_item_clusters=12")
-        settings[name] = parse_value(value)
-    return settings
+    pairs = (parse_pair(text, "name=value, as in n_item_clusters=12") for text in texts)
+    return {name: parse_value(value) for name, value in pairs}
 
 
 def parse_value(text: str) -> Any:
@@ -222,14 +219,11 @@ def shown_path(path: Path | str) -> str:
     if text.startswith("--") and "=" in text:
         option, _, value = text.partition("=")
         return f"{option}={shown_path(value)}"
-    if not Path(text).is_absolute():
+    full = Path(text)
+    if not full.is_absolute():
         return text
     here = Path.cwd()
-    return (
-        str(Path(text).relative_to(here))
-        if Path(text).is_relative_to(here)
-        else "/".join(["…", *Path(text).parts[-2:]])
-    )
+    return str(full.relative_to(here)) if full.is_relative_to(here) else "/".join(["…", *full.parts[-2:]])
 
 
 def stem(file: Path) -> str:

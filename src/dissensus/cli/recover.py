@@ -133,7 +133,5 @@ def score(
     if scores.left_out:
         note(f"left out: {count(scores.left_out, 'item')} of {reference} that {estimates} does not have")
     if scores.perhaps_seen:
-        note(
-            "the reference has as many labels for each item as the fit; if they are the same labels, these "
-            "scores overstate the accuracy"
-        )
+        reason = "the reference has as many labels for each item as the fit"
+        note(f"{reason}; if they are the same labels, these scores overstate the accuracy")

@@ -93,10 +93,8 @@ def _show(selection: Selection, criterion: str) -> None:
     def short(settings: object) -> str:
         return str(settings).replace("n_item_clusters", "k").replace("n_annotator_clusters", "l")
 
-    best = [
-        [short(row), row.score, row.error, row.repeats, f"{row.seconds:.2f}"]
-        for row in selection.cells[:CELLS_SHOWN]
-    ]
+    cells = selection.cells[:CELLS_SHOWN]
+    best = [[short(row), row.score, row.error, row.repeats, f"{row.seconds:.2f}"] for row in cells]
     title = f"Best of {count(len(selection.cells), 'combination')} by {criterion} (nats, higher is better)"
     show_table(title, ["settings", "score", "± error", "splits", "seconds"], best, best=0)
     if selection.n_too_large:

@@ -85,8 +85,8 @@ def facts(items: DecisionItems) -> dict[str, str]:
         interval = f"95 % interval {described.alpha_low:.2f} to {described.alpha_high:.2f}, {described.level}"
         rows[ALPHA_ROW] = f"{described.alpha:.2f} ({interval})"
     rows |= {"Items adjudicated": f"{len(decisions) - n_unsure:,}", "Items left undecided": f"{n_unsure:,}"}
-    models = (display_name(model).split(" (")[0] for model in (items.findings.model, items.truth))
-    rows |= dict(zip(("Model of the population", "Model of the right class"), models, strict=True))
+    models = {"Model of the population": items.findings.model, "Model of the right class": items.truth}
+    rows |= {name: display_name(model).split(" (")[0] for name, model in models.items()}
     return rows | {"Version of dissensus": __version__}
 
 
@@ -94,14 +94,11 @@ def methods(session: DecisionSession) -> str:
     """Return a paragraph for the methods section of a paper."""
     items = session.opened()
     fact, decisions = facts(items), items.decisions.values()
-    by, alpha = (
-        (f" from {fact['Annotators']} annotators" if "Annotators" in fact else ""),
-        fact.get(ALPHA_ROW),
-    )
+    by = f" from {fact['Annotators']} annotators" if "Annotators" in fact else ""
     model, truth = fact["Model of the population"], fact["Model of the right class"]
     says = [
         f"{fact['Items']} items received {fact['Labels']} labels{by}, {fact['Labels per item']} per item.",
-        f"{ALPHA_ROW} is {alpha}." if alpha else "",
+        f"{ALPHA_ROW} is {fact[ALPHA_ROW]}." if ALPHA_ROW in fact else "",
         "The share of each class in the population was estimated with the model "
         f"{model} of dissensus {fact['Version of dissensus']}{' (a quick fit)' * session.is_fast}.",
     ]
@@ -118,10 +115,8 @@ def methods(session: DecisionSession) -> str:
 
 def latex_table(session: DecisionSession) -> str:
     """Return the same facts as a LaTeX table that uses the package booktabs."""
-    rows = (
-        f"{name.translate(LATEX)} & {value.translate(LATEX)} \\\\"
-        for name, value in facts(session.opened()).items()
-    )
+    cells = facts(session.opened()).items()
+    rows = (f"{name.translate(LATEX)} & {value.translate(LATEX)} \\\\" for name, value in cells)
     return "\n".join([r"\begin{tabular}{ll}", r"\toprule", *rows, r"\bottomrule", r"\end{tabular}", ""])
 
 

@@ -111,7 +111,7 @@ class DecisionItems:
         sides = None
         if self.labels.label_type == "pairwise":
             sides = [columns.pop(side, "") for side in ("left", "right")]
-        text = columns.pop(self._text_column, "")
+        text = columns.pop(text_column(self.labels) or "", "")
         content: dict[str, Any] = {"item": item, "position": int(before) + 1, "of": int(adjudicate.sum())}
         content |= {"beyond": beyond, "why": reason_of(self.findings, m, not beyond)}
         content |= {"text": text, "sides": sides, "columns": columns, "answers": self._answers(m)}
@@ -127,13 +127,9 @@ class DecisionItems:
         row = {} if table is None else table.slice(m, 1).drop_columns(table.column_names[:1]).to_pylist()[0]
         return {name: str(cell) for name, cell in row.items() if cell is not None and str(cell).strip()}
 
-    @cached_property
-    def _text_column(self) -> str:
-        return text_column(self.labels) or ""
-
     def text(self, m: int) -> str:
         """Return the text of an item."""
-        return self._columns(m).get(self._text_column, "")
+        return self._columns(m).get(text_column(self.labels) or "", "")
 
     def images(self, m: int) -> list[Path]:
         """Return the images that a cell of the item names and that lie in the folder of the labels."""
@@ -157,9 +153,7 @@ class DecisionItems:
             shares = model.class_shares_[m]  # type: ignore[attr-defined]
             # decisions may have added sets
             sets = [parse_set(str(name)) for name in self.truth.classes_]
-            right = right @ np.array(
-                [[name in members_of for name in self.class_names] for members_of in sets]
-            )
+            right = right @ np.array([[name in answer for name in self.class_names] for answer in sets])
         elif intervals is not None:
             low, high = intervals.low[m].tolist(), intervals.high[m].tolist()
         rows = slice(*labels.item_pointers[m : m + 2])

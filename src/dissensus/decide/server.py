@@ -83,27 +83,14 @@ class DecideServer:
         from starlette.middleware import Middleware
         from starlette.routing import Route
 
-        gets = {
-            "": self.page,
-            "state": self.state,
-            "item": self.item,
-            "report": self.report,
-            "image": self.image,
-        }
-        posts = {
-            "next": self.next,
-            "decide": self.decide,
-            "undo": self.undo,
-            "refit": self.refit,
-            "drop": self.drop,
-        }
+        gets = {"": self.page, "export/{name}": self.export}
+        gets |= {answer.__name__: answer for answer in (self.state, self.item, self.report, self.image)}
+        posts = (self.next, self.decide, self.undo, self.refit, self.drop)
         routes = [Route(f"/{{token}}/{path}", answer, methods=["GET"]) for path, answer in gets.items()]
-        routes += [Route(f"/{{token}}/{path}", answer, methods=["POST"]) for path, answer in posts.items()]
-        routes.append(Route("/{token}/export/{name}", self.export))
+        routes += [Route(f"/{{token}}/{answer.__name__}", answer, methods=["POST"]) for answer in posts]
         handlers = dict.fromkeys((RequestError, DissensusError, OSError), _failed)
-        return Starlette(
-            routes=routes, middleware=[Middleware(Guard, self.check)], exception_handlers=handlers
-        )
+        guard = [Middleware(Guard, self.check)]
+        return Starlette(routes=routes, middleware=guard, exception_handlers=handlers)
 
     def check(self, path: str, headers: Any) -> None:
         """Raise an error for a request by others."""

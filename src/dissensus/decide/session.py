@@ -105,10 +105,8 @@ class DecisionSession:
         foreign = next((item for item in journal.decisions if item not in ids), None)
         if foreign is not None:
             journal.close()
-            raise DataError(
-                f"{journal.path}: has decisions on other items, such as {foreign!r}, than {title}; name "
-                f"another directory with {setting('output')}"
-            )
+            problem = f"{journal.path}: has decisions on other items, such as {foreign!r}, than {title}"
+            raise DataError(f"{problem}; name another directory with {setting('output')}")
         self._journal, self.labels, self.title = journal, labels, title
 
     def close(self) -> None:
@@ -166,7 +164,7 @@ class DecisionSession:
 
     def _set_answers(self, model: Model, is_fast: bool = False) -> None:
         """Show the answers of a model; the first time, also fit the model of the truth."""
-        findings = Findings(model, self.labels, model.intervals(), *(None,) * 4)
+        findings = Findings(model, self.labels, model.intervals())
         truth = self._choose_truth() if self.items is None else None
         with self._changed():
             self.is_fast = is_fast
@@ -245,9 +243,8 @@ class DecisionSession:
             gold = dict(zip(map(str, labels.items[judged]), names, strict=True))
         classes = set(map(str, labels.classes))
         for decision in self.decisions.values():
-            name = decision.class_name
-            if name in classes or isinstance(decision.label, list):
-                gold[decision.item] = name
+            if decision.class_name in classes or isinstance(decision.label, list):
+                gold[decision.item] = decision.class_name
         return labels.with_tables(gold={"item": list(gold), "label": list(gold.values())}) if gold else labels
 
     def decide(self, item: Any, label: Any, note: Any = "") -> dict[str, Any]:

@@ -20,18 +20,8 @@ if TYPE_CHECKING:
 
 # types without columns, from which labels cannot be read
 NOT_LABELS = {
-    "NoneType",
-    "bool",
-    "int",
-    "float",
-    "bytes",
-    "list",
-    "tuple",
-    "set",
-    "dict",
-    "ndarray",
-    "Series",
-}
+    "NoneType", "bool", "int", "float", "bytes", "list", "tuple", "set", "dict", "ndarray", "Series",
+}  # fmt: skip
 
 
 def provided(name: str) -> Any:

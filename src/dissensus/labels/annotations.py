@@ -36,7 +36,6 @@ from dissensus.labels.rows import (
     side_table,
     table_column,
     unused_class_notes,
-    with_rows,
 )
 from dissensus.numerics import pointers, tally
 
@@ -220,19 +219,16 @@ class Annotations(TableResult):
         if (len(ids), len(names)) != (M, P):
             problem = f"{len(ids)} items and {len(names)} classes do not match a {M} × {P} table of counts"
             raise DataError(f"{problem}; pass one id per row and one name per column")
-        vocabulary = vocab.Vocabulary(
-            check_ids(pa.table({"item": vocab.Vocabulary(ids, "item").arrow}), "item", locate)
-        )
-        codes, vocabulary = vocab.encode(vocabulary, "item")
+        table_of_ids = pa.table({"item": vocab.to_arrow(ids, "item")})
+        codes, vocabulary = vocab.encode(check_ids(table_of_ids, "item", locate), "item")
         table = table[np.argsort(codes)]
         item = np.repeat(np.arange(M, dtype=np.int32), table.sum(axis=1))
         label = np.repeat(np.tile(np.arange(P, dtype=np.int32), M), table.ravel())
         index_in_item = (np.arange(len(item)) - pointers(item, M)[item]).astype(np.int32)
         annotators = vocab.Vocabulary([f"label {i + 1}" for i in range(index_in_item.max() + 1)], "annotator")
         notes = (*notes, "class counts do not name annotators: only models of items apply")
-        rows = item, index_in_item, label
-        labels = cls(*rows, vocabulary, annotators, names, frame_kind=frame_kind, notes=notes)
-        return replace(labels, anonymous=True)
+        rows = item, index_in_item, label, vocabulary, annotators, names
+        return cls(*rows, anonymous=True, frame_kind=frame_kind, notes=notes)
 
     def with_tables(
         self,
@@ -258,10 +254,8 @@ class Annotations(TableResult):
         locators
             Functions that describe a row in messages, by table ("items", "annotators", "gold").
         """
-        names = {"items": "item", "annotators": "annotator", "gold": "gold"}
-        locate: dict[str, vocab.Locate] = {
-            name: f"{role} table row {{}}".format for name, role in names.items()
-        }
+        roles = {"items": "item", "annotators": "annotator", "gold": "gold"}
+        locate: dict[str, vocab.Locate] = {name: f"{roles[name]} table row {{}}".format for name in roles}
         locate |= locators or {}
         result = self
         if items is not None:
@@ -311,19 +305,15 @@ class Annotations(TableResult):
             )
         items, rows, label = items[matched], rows[matched], label.take(vocab.arrow_indices(matched))
         if not new_classes:
-            vocab.encode(
-                label, "label", order=self.class_vocabulary, locate=lambda row: locate(int(rows[row]))
-            )
+            vocab.encode(label, "label", self.class_vocabulary, lambda row: locate(int(rows[row])))
         codes, classes = self.class_vocabulary.extended(label)
         unseen: tuple[str, ...] = ()
         if self.label_type != "multi":  # an unseen set of known classes is no typo
             unseen = unused_class_notes(label, classes, codes, lambda row: locate(int(rows[row])))
         gold = np.full(self.n_items, -1, dtype=np.int32)
         gold[items] = classes.codes(label)
-        notes = count_notes(
-            (strangers, "{} {are} for items that are not in the data and {are} dropped", "gold label")
-        )
-        notes = (*self.notes, *unseen, *notes)
+        unmatched = "{} {are} for items that are not in the data and {are} dropped"
+        notes = (*self.notes, *unseen, *count_notes((strangers, unmatched, "gold label")))
         return replace(self, label=codes[self.label], class_vocabulary=classes, gold=gold, notes=notes)
 
     def with_label_type(self, label_type: LabelType) -> Self:
@@ -435,8 +425,7 @@ class Annotations(TableResult):
 
     def _new_pairs(self, rows: slice) -> NDArray[np.bool_]:
         """Return (rows − 1,) True where a row is of another pair than the previous one."""
-        new: NDArray[np.bool_] = (np.diff(self.item[rows]) != 0) | (np.diff(self.annotator[rows]) != 0)
-        return new
+        return np.asarray((np.diff(self.item[rows]) != 0) | (np.diff(self.annotator[rows]) != 0))
 
     @property
     def columns(self) -> tuple[vocab.Codes, vocab.Codes, vocab.Codes]:
@@ -521,10 +510,8 @@ class Annotations(TableResult):
         return best if dtype is None else best.astype(dtype)
 
     def __repr__(self) -> str:
-        return (
-            f"Annotations({self.n_items:,} items, {self.n_annotators:,} annotators, "
-            f"{self.n_labels:,} labels, {self.n_classes} classes)"
-        )
+        items, annotators = f"{self.n_items:,} items", f"{self.n_annotators:,} annotators"
+        return f"Annotations({items}, {annotators}, {self.n_labels:,} labels, {self.n_classes} classes)"
 
     def _head(self, n: int | None) -> dict[str, Any]:
         """Return one row per label, with the annotator if named."""
@@ -565,7 +552,7 @@ class Annotations(TableResult):
             fields["item_table"] = self.item_table.take(vocab.arrow_indices(codes))
         if self.gold is not None:
             fields["gold"] = self.gold[codes]
-        return with_rows(self, item, self.annotator[rows], self.label[rows], **fields)
+        return replace(self, item=item, annotator=self.annotator[rows], label=self.label[rows], **fields)
 
     def take_rows(self, mask: NDArray[np.bool_]) -> Self:
         """Return a subset of the label rows; vocabularies and side tables stay.
@@ -575,7 +562,8 @@ class Annotations(TableResult):
         mask
             (labels,): which label rows to keep.
         """
-        return with_rows(self, self.item[mask], self.annotator[mask], self.label[mask], notes=())
+        item, annotator, label = (codes[mask] for codes in self.columns)
+        return replace(self, item=item, annotator=annotator, label=label, notes=())
 
     def split_labels(self, test_size: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
         """Split off a random share of the (item, annotator) pairs, with all their labels.

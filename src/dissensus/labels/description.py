@@ -173,12 +173,11 @@ def describe(labels: Any) -> Description:
     annotations = as_annotations(labels)
     per_item = np.diff(annotations.item_pointers)
     named, numeric = not annotations.anonymous, annotations.label_type == "numeric"
-    n_repeated, n_differing = repeated_pairs(annotations)
     n_parts, largest = connected_parts(annotations) if named else (None, None)
     n_gold, accuracy = _compare_with_gold(annotations)
     coefficients = agreement(annotations, ["alpha", "icc1"] if numeric else "alpha")
     alpha = coefficients["alpha"]
-    between, within = pair_agreement(annotations)
+    between, within, n_repeated, n_differing = pair_agreement(annotations)
     mean_entropy, unanimous = (None, None) if numeric else _entropy_and_unanimity(annotations)
     counts = dict(zip(map(str, annotations.classes), annotations.class_counts.tolist(), strict=True))
     return Description(
@@ -231,34 +230,28 @@ def _entropy_and_unanimity(annotations: Annotations) -> tuple[float, float | Non
     return entropy, float(alike.mean()) if len(several) else None
 
 
-def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None]:
+def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None, int, int]:
     """Return the probability that two labels of one item are equal: by two annotators, and by one.
 
     Over all pairs of labels: Σ_m Σ_c n_mc (n_mc − 1) / Σ_m n_m (n_m − 1), minus the pairs of one annotator.
+    Also return the number of (item, annotator) pairs with several labels, and of those whose labels differ.
     """
     within = np.zeros(2)  # equal pairs of labels of one annotator on one item, and all of them
+    n_repeated = n_differing = 0
     for rows in annotations.chunks():
         item, annotator, label = (column[rows].astype(np.int64) for column in annotations.columns)
-        pair = np.cumsum(np.append(0, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
-        sizes = [np.bincount(pair * annotations.n_classes + label), np.bincount(pair)]
-        within += [float((n * (n - 1)).sum()) for n in sizes]
+        is_first = np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0))
+        pair = np.cumsum(is_first) - 1
+        sizes, cells = np.bincount(pair), np.bincount(pair * annotations.n_classes + label)
+        within += [float((n * (n - 1)).sum()) for n in (cells, sizes)]
+        n_repeated += int((sizes > 1).sum())
+        # rows of a pair are sorted by label: all are equal if the first and last are
+        n_differing += int((label[np.cumsum(sizes) - 1] != label[is_first]).sum())
     counts = annotations.counts
     every = np.array([float((n * (n - 1)).sum()) for n in (counts, counts.sum(axis=1))])
     equal, pairs = every - within
-    return equal / pairs if pairs else None, within[0] / within[1] if within[1] else None
-
-
-def repeated_pairs(annotations: Annotations) -> tuple[int, int]:
-    """Return the number of (item, annotator) pairs with several labels, and of those that differ."""
-    repeated = differing = 0
-    for rows in annotations.chunks():
-        item, annotator, label = (column[rows] for column in annotations.columns)
-        first = np.flatnonzero(np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
-        last = np.append(first[1:], len(item)) - 1
-        repeated += int((last > first).sum())
-        # rows of a pair are sorted by label: all are equal if the first and last are
-        differing += int((label[last] != label[first]).sum())
-    return repeated, differing
+    shares = equal / pairs if pairs else None, within[0] / within[1] if within[1] else None
+    return *shares, n_repeated, n_differing
 
 
 def remarks(annotations: Annotations) -> tuple[str, ...]:
@@ -282,10 +275,8 @@ def remarks(annotations: Annotations) -> tuple[str, ...]:
         n, first = len(unsupported), unsupported[0]
         items = "1 item has" if n == 1 else f"{n:,} items have"
         item, label = annotations.items[first], annotations.classes[annotations.gold[first]]
-        notes.append(
-            f"{items} a gold label that no annotator gave it, such as {quoted(label)} for item "
-            f"{quoted(item)}; check these items, or the class names in the gold table"
-        )
+        unlike = f"a gold label that no annotator gave it, such as {quoted(label)} for item {quoted(item)}"
+        notes.append(f"{items} {unlike}; check these items, or the class names in the gold table")
     return tuple(notes)
 
 

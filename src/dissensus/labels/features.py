@@ -69,10 +69,9 @@ def embed_items(labels: Any, text_column: str = TEXT_COLUMN, **settings: Any) ->
     texts = annotations.item_column(text_column)
     missing = [str(item) for item, text in zip(annotations.items, texts, strict=True) if text is None]
     if missing:
-        raise DataError(
-            f"item {missing[0]!r} has no value in the text column {text_column!r} ({len(missing)} in all); "
-            f"add the text to the table of items ({setting('items')}), or drop the item"
-        )
+        problem = f"item {missing[0]!r} has no value in the text column {text_column!r}"
+        remedy = f"add the text to the table of items ({setting('items')}), or drop the item"
+        raise DataError(f"{problem} ({len(missing)} in all); {remedy}")
     return with_features(annotations, provided("embed")([str(text) for text in texts], **settings))
 
 
@@ -107,10 +106,9 @@ def features_of(annotations: Annotations, model: str | None = None, *, features:
         return check_features(_rows_of_lists(column, FEATURES_COLUMN), annotations.n_items)
     if has_features(annotations):
         return features_of(embed_items(annotations, TEXT_COLUMN, model=model))
-    raise DataError(
-        f"the items have neither features nor a column {TEXT_COLUMN!r}; pass {setting('features')}, or an "
-        "item table with a text column, or attach them with dissensus.text.with_features"
-    )
+    problem = f"the items have neither features nor a column {TEXT_COLUMN!r}"
+    remedy = "or an item table with a text column, or attach them with dissensus.text.with_features"
+    raise DataError(f"{problem}; pass {setting('features')}, {remedy}")
 
 
 def rows_by_item(X: Any, items: Vocabulary, name: str) -> Any:
@@ -118,10 +116,8 @@ def rows_by_item(X: Any, items: Vocabulary, name: str) -> Any:
 
     None if they are not indexed by item: there is no index, or it is a row number.
     """
-    index = getattr(X, "index", None)
-    if not hasattr(X, "iloc") or index is None or index.nlevels != 1:
-        return None
-    if index.inferred_type not in ("string", "integer", "mixed"):
+    index = X.index if hasattr(X, "iloc") else None
+    if index is None or index.nlevels != 1 or index.inferred_type not in ("string", "integer", "mixed"):
         return None
     rows = Vocabulary(index.astype(str), "item").codes([str(item) for item in items])
     absent = np.flatnonzero(rows < 0)

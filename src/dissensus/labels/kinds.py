@@ -22,6 +22,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -29,7 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_choice, setting
-from dissensus.labels.rows import canonical_rows, with_rows
+from dissensus.labels.rows import canonical_rows
 from dissensus.labels.vocabulary import Vocabulary, encode, is_string_type, quoted
 from dissensus.numerics import Array
 
@@ -131,16 +132,12 @@ def infer_label_type(annotations: Annotations) -> tuple[LabelType, tuple[str, ..
         return "numeric", (f"{P:,} distinct numbers are read as numeric ratings; {remedy}",)
     if P < MIN_ORDERED_CLASSES:
         return "nominal", ()
-    few = annotations.n_labels < MIN_ORDER_LABELS
+    few, values = annotations.n_labels < MIN_ORDER_LABELS, f"labels take {P} values, all numbers, and"
     if follows_order(disagreements(annotations), MAX_BETTER_IF_FEW_LABELS if few else MAX_BETTER_ORDERS):
         remedy = f"use {nominal} if they are names, or {numeric} to estimate their mean"
-        return "ordinal", (
-            f"labels take {P} values, all numbers, and are read as an ordered scale; {remedy}",
-        )
+        return "ordinal", (f"{values} are read as an ordered scale; {remedy}",)
     reason = "disagreements do not follow their order: read as names"
-    return "nominal", (
-        f"labels take {P} values, all numbers, and {reason}; use {ordinal} if they are a scale",
-    )
+    return "nominal", (f"{values} {reason}; use {ordinal} if they are a scale",)
 
 
 def disagreements(annotations: Annotations) -> Array:
@@ -265,9 +262,10 @@ def as_sets(annotations: Annotations) -> Annotations:
     groups = np.split(annotations.label, starts[1:])
     texts = [format_set(part for p in group for part in parts[p]) for group in groups]
     label, classes = encode(pa.array(texts, pa.string()), "label")
-    rows = annotations.item[starts], annotations.annotator[starts], label
+    item, annotator = annotations.item[starts], annotations.annotator[starts]
     both = *annotations.notes, *notes.values()
-    return with_rows(annotations, *rows, class_vocabulary=classes, gold=None, notes=both)
+    changes: dict[str, Any] = {"class_vocabulary": classes, "gold": None, "notes": both}
+    return replace(annotations, item=item, annotator=annotator, label=label, **changes)
 
 
 def merge_case(annotations: Annotations, classes: Sequence[Any] | None = None) -> Annotations:
@@ -289,9 +287,9 @@ def merge_case(annotations: Annotations, classes: Sequence[Any] | None = None) -
     names = [format_set(members) if sets else members[0] for members in merged]
     distinct, vocabulary = encode(pa.array(names, pa.string()), "label", order=None if sets else classes)
     sizes = annotations.n_items, annotations.n_annotators, len(vocabulary)
-    item, annotator = annotations.item.copy(), annotations.annotator.copy()
-    rows = canonical_rows(item, annotator, distinct[annotations.label], sizes)
-    return with_rows(annotations, *rows, class_vocabulary=vocabulary)
+    rows = annotations.item.copy(), annotations.annotator.copy(), distinct[annotations.label]
+    item, annotator, label = canonical_rows(*rows, sizes)
+    return replace(annotations, item=item, annotator=annotator, label=label, class_vocabulary=vocabulary)
 
 
 def _caseless(name: str) -> str:
@@ -311,7 +309,6 @@ def set_distances(classes: Vocabulary, level: str) -> Array:
     jaccard = np.asarray(1 - np.where(either > 0, both / np.maximum(either, 1), 1.0))
     if level == "jaccard":
         return jaccard
-    same = (both == sizes[:, None]) & (both == sizes)
-    inside = (both == sizes[:, None]) | (both == sizes)
-    monotone = np.where(same, 1.0, np.where(both == 0, 0.0, np.where(inside, 2 / 3, 1 / 3)))
+    inside, around = both == sizes[:, None], both == sizes
+    monotone = np.select([inside & around, both == 0, inside | around], [1.0, 0.0, 2 / 3], 1 / 3)
     return np.asarray(1 - (1 - jaccard) * monotone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, ParameterError, bad_parameter, setting, warn
 from dissensus.labels import vocabulary as vocab
-from dissensus.numerics import pointers
+from dissensus.numerics import batches, pointers
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
@@ -23,7 +23,6 @@ DUPLICATE_POLICIES: tuple[Duplicates, ...] = ("keep", "first", "last", "error")
 ROWS_PER_CHUNK = 1 << 16  # rows that fit in the processor's cache
 MAX_CLASSES_IN_NOTE = 5
 
-Labels = TypeVar("Labels", bound="Annotations")
 Rows = tuple[vocab.Codes, vocab.Codes, vocab.Codes]  # item, annotator, label
 Coded = tuple[vocab.Codes, vocab.Vocabulary]  # a column and its vocabulary
 
@@ -42,10 +41,9 @@ def resolve_duplicates(
     if duplicates == "error" and repeats.any():
         row = int(order[1:][repeats].min())
         names = [vocab.quoted(vocabulary[codes[row]]) for codes, vocabulary in (item, annotator)]
-        raise DataError(
-            f"{locate(row)}: annotator {names[1]} labelled item {names[0]} more than once; remove the "
-            f"repeats, or choose which count with {setting('duplicates')} (keep, first or last)"
-        )
+        problem = f"{locate(row)}: annotator {names[1]} labelled item {names[0]} more than once"
+        remedy = f"choose which count with {setting('duplicates')} (keep, first or last)"
+        raise DataError(f"{problem}; remove the repeats, or {remedy}")
     keep = np.append(~repeats, True) if duplicates == "last" else np.append(True, ~repeats)
     remaining = np.sort(order[keep])
     item_codes, annotator_codes, label_codes = (codes[remaining] for codes in rows)
@@ -68,8 +66,7 @@ def canonical_rows(
     if np.all(key[1:] >= key[:-1]):
         return item, annotator, label
     key.sort()
-    for start in range(0, len(key), ROWS_PER_CHUNK):
-        chunk = slice(start, start + ROWS_PER_CHUNK)
+    for chunk in batches(len(key), ROWS_PER_CHUNK):
         label[chunk] = key[chunk] & ((1 << bits[2]) - 1)
         annotator[chunk] = (key[chunk] >> bits[2]) & ((1 << bits[1]) - 1)
         item[chunk] = key[chunk] >> (bits[1] + bits[2])
@@ -128,13 +125,6 @@ def take_pairs(annotations: Annotations, chosen: NDArray[np.bool_]) -> Annotatio
 # ---- joining labels -----------------------------------------------------------------------------------
 
 
-def with_rows(
-    labels: Labels, item: vocab.Codes, annotator: vocab.Codes, label: vocab.Codes, **changes: Any
-) -> Labels:
-    """Replace the rows of labels, and other fields."""
-    return replace(labels, item=item, annotator=annotator, label=label, **changes)
-
-
 def join_labels(first: Annotations, second: Annotations) -> Annotations:
     """Combine labels with the same classes; equal ids are the same item or annotator."""
     _, items = first.item_vocabulary.extended(second.item_vocabulary)
@@ -146,7 +136,7 @@ def join_labels(first: Annotations, second: Annotations) -> Annotations:
     order = np.lexsort((label, annotator, item))
     fields: dict[str, Any] = {"item_vocabulary": items, "annotator_vocabulary": annotators, "notes": ()}
     fields |= dict.fromkeys(("item_table", "annotator_table", "gold"))
-    return with_rows(first, item[order], annotator[order], label[order], **fields)
+    return replace(first, item=item[order], annotator=annotator[order], label=label[order], **fields)
 
 
 def find_rows(rows: Sequence[vocab.Codes], all_rows: Sequence[vocab.Codes]) -> NDArray[np.int64]:
@@ -216,10 +206,9 @@ def align_table(table: pa.Table, ids: pa.Array, vocabulary: vocab.Vocabulary) ->
     Also return the number of its rows with an unknown id, and of ids without a row.
     """
     rows = vocab.Vocabulary(ids, vocabulary.role).codes(vocabulary)
-    table = table.take(vocab.arrow_numbers(rows, rows >= 0)).set_column(
-        0, table.column_names[0], vocabulary.arrow
-    )
-    return table, int((vocabulary.codes(ids) < 0).sum()), int((rows < 0).sum())
+    aligned = table.take(vocab.arrow_numbers(rows, rows >= 0))
+    aligned = aligned.set_column(0, table.column_names[0], vocabulary.arrow)
+    return aligned, int((vocabulary.codes(ids) < 0).sum()), int((rows < 0).sum())
 
 
 def gold_labels(table: pa.Table, locate: vocab.Locate) -> tuple[pa.Array, pa.Array, NDArray[np.intp]]:
@@ -252,8 +241,7 @@ def table_column(table: pa.Table | None, name: str, role: str) -> NDArray[Any]:
     if name not in table.column_names:
         columns = ", ".join(table.column_names)
         raise ParameterError(f"the {role} table has no column {name!r}; it has {columns}")
-    values: NDArray[Any] = table.column(name).combine_chunks().to_numpy(zero_copy_only=False)
-    return values
+    return np.asarray(table.column(name).combine_chunks().to_numpy(zero_copy_only=False))
 
 
 def rows_with_values(table: pa.Table | None, values: Mapping[str, Any], role: str) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from dissensus.errors import bad_parameter
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Vocabulary
-from dissensus.numerics import Array, concentration
+from dissensus.numerics import Array, batches, concentration
 from dissensus.params import check_rules, choice, dirichlet, integer
 
 Load = Literal["even", "long-tail"]
@@ -42,8 +42,7 @@ class Simulation:
     @property
     def population(self) -> Array:
         """Population's answers (items, classes), Σ_l Ω_l Θ_{w_m,l} (Eq. infer)."""
-        by_cluster: Array = np.einsum("l,klp->kp", self.omega, self.theta)
-        return by_cluster[self.item_cluster]
+        return np.asarray(np.einsum("l,klp->kp", self.omega, self.theta)[self.item_cluster])
 
 
 def simulate(
@@ -125,10 +124,8 @@ def assign(n_items: int, weights: Array, per_item: int, rng: np.random.Generator
     N = len(weights)
     chosen = np.full((n_items, per_item), -1, dtype=np.int32)
     if MIN_CROWD_PER_LABEL * per_item > N or weights.max() > weights.sum() / 2:
-        rows_at_once = max(1, KEYS_PER_CHUNK // N)
-        for start in range(0, n_items, rows_at_once):
-            part = slice(start, min(start + rows_at_once, n_items))
-            keys = rng.exponential(size=(part.stop - part.start, N)) / weights
+        for part in batches(n_items, max(1, KEYS_PER_CHUNK // N)):
+            keys = rng.exponential(size=(len(chosen[part]), N)) / weights
             chosen[part] = np.argpartition(keys, per_item - 1, axis=1)[:, :per_item]
     else:
         cumulative = np.cumsum(weights) / weights.sum()
@@ -151,14 +148,12 @@ def draw(distributions: Array, which: NDArray[np.int64], rng: np.random.Generato
     cumulative = np.cumsum(distributions, axis=1)
     steps = (cumulative / cumulative[:, -1:] + np.arange(len(distributions))[:, None]).ravel()
     index = np.searchsorted(steps, which + rng.random(len(which)), side="right")
-    label: NDArray[np.int32] = np.clip(index - which * P, 0, P - 1).astype(np.int32)
-    return label
+    return np.asarray(np.clip(index - which * P, 0, P - 1), np.int32)
 
 
 def _names(role: str, n: int) -> Vocabulary:
     """Return names that sort in the order of their numbers."""
-    width = len(str(n))
-    return Vocabulary([f"{role[0]}{i:0{width}d}" for i in range(1, n + 1)], role)
+    return Vocabulary([f"{role[0]}{i:0{len(str(n))}d}" for i in range(1, n + 1)], role)
 
 
 def _check(values: dict[str, Any]) -> None:

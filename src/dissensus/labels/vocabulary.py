@@ -53,8 +53,7 @@ class Vocabulary(Sequence[Any]):
             text = pa.large_string() if pa.large_string() in kinds else pa.string()
             common = text if any(map(is_string_type, kinds)) else pa.float64()
             ids, vocabulary = ids.cast(common, safe=False), vocabulary.cast(common, safe=False)
-        codes: Codes = numpy_filled(pc.index_in(ids, value_set=vocabulary), -1)
-        return codes
+        return numpy_filled(pc.index_in(ids, value_set=vocabulary), -1)
 
     def take(self, codes: NDArray[Any]) -> Vocabulary:
         """Return the vocabulary of the given codes, in that order."""
@@ -363,9 +362,7 @@ def numpy_filled(array: pa.Array, value: int) -> NDArray[Any]:
 
 def numpy_bools(array: pa.Array) -> NDArray[np.bool_]:
     """Return booleans without nulls."""
-    bits = np.frombuffer(array.buffers()[1], dtype=np.uint8) if len(array) else np.zeros(0, np.uint8)
-    unpacked = np.unpackbits(bits, count=array.offset + len(array), bitorder="little")
-    return unpacked[array.offset :].astype(bool)
+    return numpy_numbers(array.cast(pa.uint8())).astype(bool)
 
 
 def arrow_indices(rows: NDArray[Any]) -> pa.Array:
@@ -412,6 +409,5 @@ def numpy_values(array: pa.Array) -> NDArray[Any]:
     if is_string_type(array.type):
         return np.array(array.to_pylist(), dtype=object)
     if array.null_count:
-        values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        return values
+        return np.asarray(array.to_numpy(zero_copy_only=False))
     return numpy_bools(array) if pa.types.is_boolean(array.type) else numpy_numbers(array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -139,9 +140,8 @@ def column_content(
     for name in table.column_names[1:]:
         column = annotations.annotator_column(name)
         values = ["" if value is None or value != value else str(value) for value in column]
-        distinct, counts = np.unique(np.array(values, dtype=object).astype(str), return_counts=True)
-        frequent = np.argsort(-counts, kind="stable")[:MAX_COLUMN_VALUES]
-        shown = [str(distinct[i]) for i in frequent if counts[i] >= min_annotators]
+        counts = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+        shown = [value for value, n in counts[:MAX_COLUMN_VALUES] if n >= min_annotators]
         rows = [*shown, *([OTHER] if set(values) - set(shown) else [])]
         if len(rows) < 2 or len(set(values)) == len(values):
             continue  # one value for all annotators, or a different one for each

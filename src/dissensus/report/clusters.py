@@ -33,11 +33,6 @@ class Grouping:
     items: Array  # (M, K): P(cluster | item)
     true_classes: bool  # item clusters are the model's true classes, in class order
 
-    @property
-    def n_clusters(self) -> int:
-        """Number of item clusters."""
-        return len(self.items.T)
-
 
 def grouping_of(model: Model, annotations: Annotations) -> Grouping | None:
     """Return the model's non-empty clusters of items, the largest first; None if it has none."""

@@ -28,8 +28,8 @@ def item_columns(findings: Findings, shown: Grouping | None, texts: Sequence[str
     intervals, widths = findings.intervals, findings.narrowing()
     if intervals is not None and widths is not None:
         rows = np.arange(len(findings.label))
-        for name, ends in (("low", intervals.low), ("high", intervals.high)):
-            columns[name] = thousandths(ends[rows, findings.label])
+        for name in ("low", "high"):
+            columns[name] = thousandths(getattr(intervals, name)[rows, findings.label])
         columns |= {"p_top": np.round(intervals.p_top, 2), "next": thousandths(widths[0] - widths[1])}
     moves = getattr(findings.model, "item_difference_", None)
     if moves is not None and len(moves) == len(findings.label):
@@ -60,10 +60,8 @@ def overturned(findings: Findings, grouping: Grouping | None) -> list[Content]:
     deciding_gold = annotations.gold if gold_decides(findings.model, annotations) else None
     cluster, totals = None, np.zeros((0, annotations.n_classes))
     if grouping is not None and not grouping.true_classes:
-        cluster, totals = (
-            grouping.items.argmax(axis=1),
-            np.zeros((grouping.n_clusters, annotations.n_classes)),
-        )
+        cluster = grouping.items.argmax(axis=1)
+        totals = np.zeros((grouping.items.shape[1], annotations.n_classes))
         np.add.at(totals, cluster, counts)  # labels in each cluster
     explanations = []
     for m in items.tolist():

@@ -10,14 +10,11 @@ that are not classes have sections without a script (``static_page.py``) in the 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,7 +36,7 @@ from dissensus.models import display_name, title_of
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.progress import ShowProgress, shown
-from dissensus.report import Content, quality
+from dissensus.report import Content, asset, fill, joined_script, quality, source_hash
 from dissensus.report.annotators import page_order, people_content
 from dissensus.report.clusters import cluster_content, grouping_of
 from dissensus.report.items import item_columns, overturned
@@ -192,8 +189,7 @@ def confused_classes(annotations: Annotations) -> Array | None:
         return None
     groups = item_groups(np.diff(annotations.item_pointers), annotations.n_classes**2)
     pairs = pair_sums(annotations.counts, *groups, by_label=True, table=True)
-    together: Array = pairs.agreed.sum(axis=0).round(3)
-    return together
+    return np.asarray(pairs.agreed.sum(axis=0).round(3))
 
 
 # ---- HTML ---------------------------------------------------------------------------------------------
@@ -201,18 +197,16 @@ def confused_classes(annotations: Annotations) -> Array | None:
 
 def page(content: Mapping[str, Any], scripts: Sequence[str] = SCRIPTS) -> str:
     """Fill the template, without the script for static sections."""
-    style, script, made = _asset("style.css"), "", f"Made by dissensus {content['version']}"
+    style, script, made = asset("style.css"), "", f"Made by dissensus {content['version']}"
     if "sections" in content:
         made += f" with <code>{html.escape(content['command'])}</code>" if content["command"] else ""
     else:
-        parts = "\n".join(_asset(f"{name}.js") for name in scripts)
-        script = f'(() => {{\n"use strict";\n{parts}\n}})();\n'
+        script = joined_script(asset(f"{name}.js") for name in scripts)
     optional = re.compile(r"<!-- script -->\n(.*?)<!-- end -->\n", re.DOTALL)
-    template = optional.sub(r"\1" if script else "", _asset("template.html"))
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
-    allowed = f"script-src 'sha256-{hashes[0]}'; " if script else ""
+    template = optional.sub(r"\1" if script else "", asset("template.html"))
+    allowed = f"script-src {source_hash(script)}; " if script else ""
     fields = {
-        "policy": f"default-src 'none'; {allowed}style-src 'sha256-{hashes[1]}'; img-src data:; "
+        "policy": f"default-src 'none'; {allowed}style-src {source_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'",
         "title": html.escape(str(content["title"])),
         "strip": "\n".join(_card(card) for card in content.get("strip", ())),
@@ -223,8 +217,7 @@ def page(content: Mapping[str, Any], scripts: Sequence[str] = SCRIPTS) -> str:
         "script": script,
         "data": embedded(content) if script else "",
     }
-    # a single pass, so that placeholders in the data are left alone
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], template)
+    return fill(template, fields)
 
 
 def _card(card: Mapping[str, Any]) -> str:
@@ -266,7 +259,3 @@ def embedded(content: Mapping[str, Any]) -> str:
     """Return JSON without ``<`` and ``&``, so that it cannot end its HTML element."""
     text = json.dumps(json_safe(dict(content)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("&", "\\u0026").replace("\u2028", "\\u2028")
-
-
-def _asset(name: str) -> str:
-    return (files("dissensus.report") / "assets" / name).read_text(encoding="utf-8")

@@ -43,12 +43,11 @@ class Section:
         first = self.rows[0] if self.rows else self.columns
         sides = ["" if isinstance(cell, str) else ' class="number"' for cell in first]
 
+        def text(cell: Any) -> str:
+            return f"{cell:,}" if isinstance(cell, int) else cell if isinstance(cell, str) else f"{cell:.4g}"
+
         def line(cells: Sequence[Any], tag: str) -> str:
-            texts = [
-                f"{cell:,}" if isinstance(cell, int) else cell if isinstance(cell, str) else f"{cell:.4g}"
-                for cell in cells
-            ]
-            cells_html = zip(sides, map(html.escape, texts), strict=True)
+            cells_html = zip(sides, map(html.escape, map(text, cells)), strict=True)
             return f"<tr>{''.join(f'<{tag}{side}>{text}</{tag}>' for side, text in cells_html)}</tr>"
 
         title = html.escape(self.title)
@@ -163,10 +162,9 @@ def _raters(parameters: Mapping[str, Any], annotations: Annotations, anonymise: 
         numbers = [float(parameters[key][n]) for key in ("bias", "scale", "noise")]
         remark = ", ".join(remark for remark, holds in remarks.items() if holds)
         rows.append([name, *numbers, int(annotations.annotator_load[n]), remark])
-    text = (
-        "Bias: mean difference from the others' ratings. Scale: change of the ratings per unit of the item's "
-        "value (1: like the others; negative: reversed). Noise: standard deviation of the residuals."
-    )
+    text = "Bias: mean difference from the others' ratings. Scale: change of the ratings per unit of the "
+    text += "item's value (1: like the others; negative: reversed). "
+    text += "Noise: standard deviation of the residuals."
     middle, low, high = (parameters[key][order] for key in ("bias", "bias_low", "bias_high"))
     chart = interval_chart(names, middle, low, high, "Annotators' bias")
     heads = ["annotator", "bias", "scale", "noise", "ratings", "remark"]
@@ -201,10 +199,8 @@ def ranking_sections(model: BradleyTerry, annotations: Annotations, anonymise: b
             remarks.append(f"prefers the {'left' if leaning > 0 else 'right'} side")
         remark = "reversed answers" if reliability < 0 else ", ".join(remarks)
         rows.append([names[n], reliability, leaning, ties, int(annotations.annotator_load[n]), remark])
-    text = (
-        "Reliability: how closely answers follow the scores (1: as usual, 0: not at all, below 0: reversed). "
-        "Leaning: log-odds in favour of the left side. Ties: tendency to answer with a tie."
-    )
+    text = "Reliability: how closely answers follow the scores (1: as usual, 0: not at all, below 0: "
+    text += "reversed). Leaning: log-odds in favour of the left side. Ties: tendency to answer with a tie."
     heads = ["annotator", "reliability", "leaning", "ties", "answers", "remark"]
     people = Section("Annotators, the least reliable first", [text], "", heads, rows)
     return [Section("", [overview]), scores, people]
@@ -226,10 +222,8 @@ def set_sections(model: LabelSets, annotations: Annotations) -> list[Section]:
     )
     order = np.argsort(-model.means_, kind="stable")
     shares = [[model.members_[p], float(model.means_[p])] for p in order]
-    items = [
-        [str(name), str(labels[m]), *map(float, model.class_shares_[m]), int(model.n_labels_[m])]
-        for m, name in enumerate(model.items_)
-    ]
+    columns = model.items_, labels, model.class_shares_.tolist(), model.n_labels_.tolist()
+    items = [[str(name), str(label), *of, n] for name, label, of, n in zip(*columns, strict=True)]
     classes = Section("Classes", columns=["class", "share of answers with it"], rows=shares)
     heads = ["item", "label", *model.members_, "answers"]
     return [Section("", [overview]), classes, Section("Items", columns=heads, rows=items)]

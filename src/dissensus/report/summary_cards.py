@@ -28,10 +28,9 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
     low, high = described.alpha_low, described.alpha_high
     interval = f"95\u00a0% interval {low:.2f} to {high:.2f}. " if math.isfinite(low) else ""
     raw, modelled = (sentences.percent(clear.sum() / max(len(clear), 1)) for clear in findings.clear)
-    clear = [
-        (raw, "items", "clear_raw", "in the raw labels"),
-        (modelled, "items", "clear_model", "according to the model"),
-    ][always_clear(counts) :]
+    clear = [(modelled, "items", "clear_model", "according to the model")]
+    if not always_clear(counts):
+        clear.insert(0, (raw, "items", "clear_raw", "in the raw labels"))
     unsure = ", and the model is unsure which answer is more common"
     least = sentences.labels_to_adjudicate(counts)
     tied = f"Nearly tied, with {least} or more labels" + unsure * (findings.intervals is not None)
@@ -62,9 +61,7 @@ def summary_cards(findings: Findings, described: Description, gold: Any) -> list
         sources = (("raw", "most frequent label"), ("model", "model"))
         right = [(sentences.percent(gold[key][0]), "items", "wrong", name) for key, name in sources]
         difficult = ", on which annotators agree less than on others" * gold["difficult"]
-        cards.append(
-            top_card("Accuracy on gold labels", right, f"On {sentences.count(gold['n'], 'item')}{difficult}")
-        )
+        cards.append(top_card("Accuracy on gold labels", right, f"On {count(gold['n'], 'item')}{difficult}"))
     return cards
 
 
@@ -90,15 +87,14 @@ def steps(findings: Findings, described: Description, gold: Any, names: list[str
     rows: list[tuple[Any, tuple[str, str, str]]] = []
     if findings.votes is not None:
         rows.append((findings.check_sentence(names), ("annotators", "check", "Show these annotators")))
-    groups = sentences.groups_sentence(findings.groups, annotations)
-    rows.append((groups, ("groups", "", "Show the groups")))
-    rows.append((sentences.agreement_sentence(*alpha), contested))
-    rows.append((sentences.rivals_sentence(annotations.counts, classes), contested))
     unsure, tied = findings.intervals is not None, np.flatnonzero(findings.adjudicate)
     adjudicate = sentences.adjudicate_sentence(annotations.counts, tied, unsure=unsure)
     by_all = not people_left(annotations, np.ones(annotations.n_annotators, bool))[findings.more].any()
     more = sentences.more_sentence(annotations.counts, np.flatnonzero(findings.more), by_all=by_all)
     rows += [
+        (sentences.groups_sentence(findings.groups, annotations), ("groups", "", "Show the groups")),
+        (sentences.agreement_sentence(*alpha), contested),
+        (sentences.rivals_sentence(annotations.counts, classes), contested),
         (sentences.parts_sentence(*parts), ("", "", "")),
         (gold["words"] if gold else None, ("items", "wrong", "Show items that differ from gold")),
         (adjudicate, ("items", "adjudicate", "Show these items")),
@@ -114,9 +110,8 @@ def steps(findings: Findings, described: Description, gold: Any, names: list[str
 def changes(earlier: Path, findings: Findings, now: Description, names: list[str]) -> Content:
     """Compare with an earlier run's files; ``names`` are the annotators' names on the page."""
     if not is_result_directory(earlier) or not (earlier / RUN_LABELS_FILE).is_file():
-        raise DataError(
-            f"{earlier} is not the directory of a finished run; give one written by fit or update"
-        )
+        problem = f"{earlier} is not the directory of a finished run"
+        raise DataError(f"{problem}; give one written by fit or update")
     before = {row[ITEM]: row for row in read_rows(earlier / RUN_LABELS_FILE)}
     if before and LABEL not in next(iter(before.values())):
         raise DataError(f"{earlier}: its labels are not classes; only classes can be compared")

@@ -246,8 +246,7 @@ class EmbeddingCache:
 
     def write(self, texts: Sequence[str], vectors: Vectors) -> None:
         """Add vectors in one transaction, replacing damaged ones."""
-        contents = (vector.astype(np.float32).tobytes() for vector in vectors)
-        pairs = zip(map(text_key, texts), contents, strict=True)
+        pairs = zip(map(text_key, texts), (vector.tobytes() for vector in vectors), strict=True)
         rows = [(key, content, _row_digest(key, content)) for key, content in pairs]
         insert = "INSERT OR REPLACE INTO checked VALUES (?, ?, ?)"
         if not self.on_disk or self._use_file(lambda file: file.executemany(insert, rows)) is None:

@@ -67,10 +67,9 @@ def pack_parts(parts: Mapping[str, tuple[Any, bool]]) -> tuple[Header, Arrays]:
         except ParameterError:
             loadable = False
         if not loadable:  # other estimators need pickle, which runs code on loading
+            problem = f"a GuidedClassifier with {kind.__name__} cannot be saved without pickle"
             remedy = "use a learner of this library (SoftmaxRegression, FineTunedEncoder, LDLNM)"
-            raise DataError(
-                f"a GuidedClassifier with {kind.__name__} cannot be saved without pickle; {remedy}"
-            )
+            raise DataError(f"{problem}; {remedy}")
         headers[name], part_arrays = (None, {}) if part is None else pack(part, fitted=fitted)
         arrays |= {f"{name}/{array}": values for array, values in part_arrays.items()}
     return headers, arrays

@@ -63,9 +63,10 @@ def fit_learner(learner: Any, X: Any, y: Annotations, targets: Array, dev: Dev |
     elif kind == LABELS:
         learner.fit(y, as_features(X, learner.embedding), dev=dev, item_distributions=targets)
     else:
-        item, label, weight = weighted_rows(targets)
+        # one row for each item and class of positive probability
+        item, label = np.nonzero(targets)
         with threads() as _:
-            learner.fit(take(_classifier_inputs(learner, X), item), label, **{kind: weight})
+            learner.fit(take(_classifier_inputs(learner, X), item), label, **{kind: targets[item, label]})
 
 
 def predict_with(learner: Any, X: Any, n_classes: int) -> Array:
@@ -83,13 +84,7 @@ def _classifier_inputs(learner: Any, X: Any) -> Any:
     steps = getattr(learner, "steps", None)
     if steps:  # a Pipeline that starts with a text vectoriser gets texts, others get X unchanged
         return texts_of_column(X) if hasattr(steps[0][1], "build_analyzer") else X
-    return as_features(X) if not hasattr(X, "tocsr") and holds_texts(X) else X
-
-
-def weighted_rows(targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-    """Return item, class and weight of one row for each item and class of positive probability."""
-    item, label = np.nonzero(targets)
-    return item, label, targets[item, label]
+    return as_features(X) if holds_texts(X) else X
 
 
 # ---- rows of X --------------------------------------------------------------------------------------------

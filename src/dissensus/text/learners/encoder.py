@@ -19,15 +19,11 @@ from dissensus.errors import DataError, ModelFileError
 from dissensus.tables.arrays import Arrays, Header
 from dissensus.text.learners.base import to_numpy
 
-# Model families of transformers: classes of configuration and network.
+# Model families of transformers, and how the names of their classes begin.
 ENCODER_FAMILIES = {
-    "bert": ("BertConfig", "BertModel"),
-    "roberta": ("RobertaConfig", "RobertaModel"),
-    "xlm-roberta": ("XLMRobertaConfig", "XLMRobertaModel"),
-    "distilbert": ("DistilBertConfig", "DistilBertModel"),
-    "mpnet": ("MPNetConfig", "MPNetModel"),
-    "electra": ("ElectraConfig", "ElectraModel"),
-}
+    "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "distilbert": "DistilBert",
+    "mpnet": "MPNet", "electra": "Electra",
+}  # fmt: skip
 # Settings that determine what a network computes.
 SIZES = (
     "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
@@ -126,7 +122,7 @@ def _network_settings(config: Any) -> Header:
     """Return the settings to save, or raise an error if another setting affects the embeddings."""
     import transformers
 
-    defaults = getattr(transformers, ENCODER_FAMILIES[config.model_type][0])().to_dict()
+    defaults = getattr(transformers, f"{ENCODER_FAMILIES[config.model_type]}Config")().to_dict()
     settings = config.to_dict()
     saved = {*SIZES, *FRACTIONS, *OPTIONS}
     for name in settings.keys() - saved - IGNORED_SETTINGS:
@@ -167,7 +163,8 @@ def _network(family: str, settings: Header, arrays: Arrays) -> Any:
     """Build a network with the weights of a file, whose names and shapes must match exactly."""
     import transformers
 
-    configuration, kind = (getattr(transformers, name) for name in ENCODER_FAMILIES[family])
+    parts = ("Config", "Model")
+    configuration, kind = (getattr(transformers, f"{ENCODER_FAMILIES[family]}{part}") for part in parts)
     start = len(WEIGHT_PREFIX)
     weights = {name[start:]: array for name, array in arrays.items() if name.startswith(WEIGHT_PREFIX)}
     with torch.device("meta"):  # shapes only, before memory is allocated
