@@ -12,6 +12,7 @@ from dissensus.errors import DataError, ParameterError, setting
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import quoted
 from dissensus.numerics import Mask
+from dissensus.tables.columns import listed
 
 KIND_COLUMN = "kind"
 # values of that column
@@ -75,7 +76,8 @@ def _by_text(annotations: Annotations, text: str) -> tuple[Mask, str]:
     mask = _matching(annotations, text)
     if not mask.any():
         table = f"the annotator table (columns: {', '.join(columns) or 'none'})"
-        raise ParameterError(f"judges={text!r} matches no annotator id and no column of {table}")
+        problem = f"judges={text!r} matches no annotator id ({listed(annotations.annotators)})"
+        raise ParameterError(f"{problem} and no column of {table}")
     return mask, f"by the pattern {text}"
 
 

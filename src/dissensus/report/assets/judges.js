@@ -11,8 +11,8 @@ function spread(value, low, high, digits = 2) {
 
 function judgeTable() {
   const rates = judges.positive ? ["tpr", "tnr"] : [];
-  const heads = [["Judge"], ["Verdict"], ["Within ε of"], [kappaName(), "number"], ["The same of a human", "number"],
-    ...rates.map((name) => [name.toUpperCase(), "number"]), ["Bias", "minor"], ["Further labels", "minor"]];
+  const heads = [["Judge"], ["Verdict"], ["Within ε of"], [kappaName(), "number"], ["Of a human", "number"],
+    ...rates.map((name) => [name.toUpperCase(), "number"]), ["Bias", "minor"]];
   const lines = judges.judges.map((row) => h("tr", {}, h("th", { scope: "row" }, ...breakable(row.judge)),
     h("td", {}, h("span", { class: `tag ${JUDGE_VERDICTS[row.verdict][0]}` }, `${JUDGE_VERDICTS[row.verdict][1]} ${row.verdict || "no verdict"}`)),
     h("td", {}, row.within_epsilon_of),
@@ -20,7 +20,7 @@ function judgeTable() {
     h("td", { class: "number" }, spread(row.human_kappa, row.human_kappa_low, row.human_kappa_high)),
     ...rates.map((name) => h("td", { class: "number" }, spread(row[name], row[`${name}_low`], row[`${name}_high`]),
       h("span", { class: "interval" }, ` (human ${decimal(row[`human_${name}`], 2)})`))),
-    h("td", { class: "minor" }, (row.biases || "none shown") + (row.biases_not_tested && ` (${row.biases_not_tested} not tested)`)), h("td", { class: "minor" }, row.settled_by)));
+    h("td", { class: "minor" }, (row.biases || "none shown") + (row.biases_not_tested && ` (${row.biases_not_tested} not tested)`))));
   const positive = judges.positive ? ` TPR: share of the humans’ answers ‘${judges.positive}’ that the judge gives too; TNR: the same of the other class.` : "";
   return offered("judges", "Verdicts on the judges", plainTable("judges-table",
     `κ: agreement with a random human of the item, beyond chance. Intervals have a level of 95 %.${positive}`, heads, lines));
@@ -129,10 +129,10 @@ function testTable() {
   const lines = judges.judges.map((row) => h("tr", {}, h("th", { scope: "row" }, ...breakable(row.judge)),
     h("td", { class: "number" }, decimal(row.winning_rate, 2)), h("td", { class: "number" }, decimal(row.advantage, 2)),
     h("td", { class: "number" }, `${whole(row.n_humans)} of ${whole(row.n_humans + row.n_humans_left_out)}`),
-    h("td", { class: "number" }, spread(row.pooled_difference, row.pooled_low, row.pooled_high, 3)),
+    h("td", { class: "number" }, spread(row.pooled_difference, row.pooled_low, row.pooled_high, 3)), h("td", {}, row.settled_by),
     h("td", {}, `${percent(row.agreement)} with the judge, ${percent(row.human_agreement)} with a human`)));
   return offered("judges-tests", "Replacement tests", plainTable("judges-tests", null, [["Judge"], ["Winning rate", "number"], ["Advantage", "number"],
-    ["Humans tested", "number"], ["Pooled difference", "number"], ["Agreement of humans"]], lines));
+    ["Humans tested", "number"], ["Pooled difference", "number"], ["Further labels"], ["Agreement of humans"]], lines));
 }
 
 // One section of a run's report, in which the first part is open.
