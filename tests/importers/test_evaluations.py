@@ -126,3 +126,31 @@ def test_objects_of_mlflow(tmp_path: Path) -> None:
         assert imported.format == "mlflow"
         assert triples(imported) == [("tr-1", "correct (openai:/gpt-4o)", "yes"), ("tr-1", "ann@x.org", "no")]
         assert imported.skipped == {"empty answers": 1}
+
+
+def test_two_judges_with_one_metric_or_with_a_metric_each(tmp_path: Path) -> None:
+    rows = samples.promptfoo_rows()[:2]
+    for row in rows:
+        first = row["gradingResult"]["componentResults"][0]
+        other = first | {"pass": False, "assertion": first["assertion"] | {"provider": "claude"}}
+        row["gradingResult"]["componentResults"] = [first, other]
+    file = written(tmp_path, {"evalId": "e", "results": {"results": rows}})
+    judges = "polite (openai:gpt-4o)", "polite (claude)"
+    both = [(item, judge) for item in ("0", "0 1") for judge in judges]
+    assert sorted((item, judge) for item, judge, _ in triples(load_export(file))) == sorted(both)
+    for row in rows:
+        row["gradingResult"]["componentResults"][1]["assertion"]["metric"] = "polite_2"
+    file = written(tmp_path, {"evalId": "e", "results": {"results": rows}})
+    with pytest.raises(DataError, match=r"holds several questions \(polite, polite_2\)"):
+        load_export(file)
+    found = {judge for _, judge, _ in triples(load_export(file, question="polite*"))}
+    assert found == {"polite (openai:gpt-4o)", "polite_2 (claude)"}
+    with pytest.raises(DataError, match=r"has no question 'rude\*'"):
+        load_export(file, question="rude*")
+
+
+def test_the_output_is_a_column_of_the_item_table(tmp_path: Path) -> None:
+    file = written(tmp_path, {"evalId": "e", "results": {"results": samples.promptfoo_rows()[:2]}})
+    items = load_export(file, question="polite").items
+    assert items is not None
+    assert items["output"].to_pylist() == ["reply 00", "reply 01"]

@@ -15,6 +15,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Log:
 
     def read(self, path: Path, gather: Gatherer) -> None:
         """Read the judgements of one question."""
-        key = gather.item_column
+        key, requested = gather.item_column, gather.requested or ""
         ids = [key, f"vars.{key}", f"metadata.{key}"] if key else self.item.split()
         gather.set_columns(item=ids[0], annotator="judge")
         for location, record in _records(path, self.lists.split()):
@@ -71,7 +72,8 @@ class Log:
             if not judgements:
                 gather.skip(f"samples {'with an error' if record.get('error') else 'without a score'}")
             for question, judge, label in judgements:
-                question = judge if judge == gather.requested else question
+                if requested in (judge, question) or fnmatchcase(question, requested):
+                    question = requested
                 gather.answer(location, item, question, judge, label)
 
     def _judgements(self, record: Record) -> list[tuple[str, str, Any]]:
