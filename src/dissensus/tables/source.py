@@ -130,13 +130,29 @@ def open_source(
 def file_bytes(path: str | os.PathLike[str]) -> Raw:
     """Return the bytes of a file, which are read when they are used."""
     name, path = os.fspath(path), Path(path)
-    with _explaining_os_errors(name, path):
+    try:
         if path.is_dir():
             raise DataError(f"{name}: is a directory; name the file in it")
         if path.is_file():
             with path.open("rb") as file:
                 return _mapped(file.fileno())
         return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{name}: no such file; {_path_hint(path)}") from None
+    except (OSError, ValueError) as error:
+        reason = system_words(error)
+        raise DataError(f"{name}: cannot be read ({reason}); check its name and permissions") from None
+
+
+def _path_hint(path: Path) -> str:
+    """Return the next step for a path that does not exist: a similar name, if there is one."""
+    try:
+        # similar without the suffix, which most files share
+        names = [file.name for file in path.parent.iterdir() if nearest(path.stem, [file.stem])]
+    except OSError:
+        return f"there is no folder {str(path.parent)!r} either; check the path"
+    close = nearest(path.name, names)
+    return "check the name" if close is None else f"did you mean {str(path.parent / close)!r}?"
 
 
 def refuse_pipe(file: Path) -> None:
@@ -234,25 +250,6 @@ def _refuse_other_files(source: Source) -> None:
 
 def _binary_error(source: Source) -> DataError:
     return DataError(f"{source.name}: contains NUL bytes, so it is a binary file, not a table; give a CSV")
-
-
-@contextmanager
-def _explaining_os_errors(name: str, path: Path) -> Iterator[None]:
-    """Report errors of the operating system in one line with the next step."""
-    try:
-        yield
-    except FileNotFoundError:
-        try:
-            # similar without the suffix, which most files share
-            names = [file.name for file in path.parent.iterdir() if nearest(path.stem, [file.stem])]
-            close = nearest(path.name, names)
-            hint = "check the name" if close is None else f"did you mean {str(path.parent / close)!r}?"
-        except OSError:
-            hint = f"there is no folder {str(path.parent)!r} either; check the path"
-        raise DataError(f"{name}: no such file; {hint}") from None
-    except (OSError, ValueError) as error:
-        reason = system_words(error)
-        raise DataError(f"{name}: cannot be read ({reason}); check its name and permissions") from None
 
 
 def not_reached(path: str | Path, remedy: str) -> DataError:
