@@ -125,6 +125,5 @@ def _parallel(
         raise gather.error(location, f"{name!r} comes without a list of users; export again")
     if not len(values) == len(users) == len(statuses):
         raise gather.error(location, f"{name!r} and its users and statuses differ in length; export again")
-    question = name.removesuffix(_FLAT)
     for value, user, status in zip(values, users, statuses, strict=True):
-        yield question, value, user, status
+        yield name.removesuffix(_FLAT), value, user, status

@@ -123,8 +123,7 @@ def _by_column(names: Sequence[str], prefix: str, parse: Callable[[Any], list[st
 
 def _filled_columns(first: Sequence[LocatedRecord], columns: Sequence[str]) -> list[str]:
     """Return the columns that are not blank throughout; all, if every one is blank."""
-    filled = [name for name in columns if any(record[name].strip() for _, record in first)]
-    return filled or list(columns)
+    return [name for name in columns if any(record[name].strip() for _, record in first)] or list(columns)
 
 
 # ---- finding the column of answers by its values ------------------------------------------------------

@@ -66,8 +66,7 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
-        parts = [part for part in map(as_text, value) if part]
-        return PART_SEPARATOR.join(parts) or None
+        return PART_SEPARATOR.join(filter(None, map(as_text, value))) or None
     return as_id(value)
 
 
@@ -281,10 +280,8 @@ class Gatherer:
         try:
             return parse(*answer)
         except DoubledKeyError as error:
-            remedy = "rename or remove one"
-            raise self.error(
-                location, f"the answer has the key {quoted(error.args[0])} twice; {remedy}"
-            ) from None
+            problem = f"the answer has the key {quoted(error.args[0])} twice"
+            raise self.error(location, f"{problem}; rename or remove one") from None
         except NotALabelError as error:
             remedy = "only questions with class labels can be read"
             raise self.error(location, f"the answer {error}; {remedy}") from None
@@ -384,10 +381,9 @@ class Gatherer:
             return
         regions = {name: kind for name, kind in self._regions.items() if self.requested in (None, name)}
         if regions:
-            raise DataError(
-                f"{self.path}: {listed(regions)} marks {next(iter(regions.values()))}, parts of an item; "
-                "only questions with class labels for whole items can be read"
-            )
+            problem = f"{listed(regions)} marks {next(iter(regions.values()))}, parts of an item"
+            remedy = "only questions with class labels for whole items can be read"
+            raise DataError(f"{self.path}: {problem}; {remedy}")
         skipped = listed(note.removesuffix(" left out") for note in self.notes)
         reason = f" ({skipped} left out)" if self.notes else ""
         raise DataError(f"{self.path}: there are no labels{reason}; check the export")

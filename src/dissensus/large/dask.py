@@ -98,9 +98,8 @@ def _remote(address: str) -> Iterator[Any]:
     security = distributed.Security() if address.startswith("tls://") else None
     if security is not None and security.tls_ca_file is None:
         files = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others"
-        raise ClusterError(
-            f"{address}: TLS needs a certificate; name its files in Dask's configuration ({files})"
-        )
+        remedy = f"name its files in Dask's configuration ({files})"
+        raise ClusterError(f"{address}: TLS needs a certificate; {remedy}")
     try:
         # checked first: a client that fails to start prints messages
         distributed.comm.get_address_host_port(address)
@@ -310,21 +309,20 @@ class ClusterTasks:
             content = require("cloudpickle", "cluster").dumps(self.shared)
             shared = client.submit(pickle.loads, content, pure=False)
         submit = partial(client.submit, _run_task, self.resources, step, shared, pure=False)
-        futures = {submit(task): task for task in tasks}
-        pending = set(futures)
+        pending = {submit(task): task for task in tasks}
         try:
             while pending:
-                done = [future for future in futures if future in pending and future.done()]
+                done = [future for future in pending if future.done()]
                 for future in done:
-                    yield futures[future], result_of(client, future)
+                    yield pending[future], result_of(client, future)
                     future.release()
+                    del pending[future]
                 if not done:
                     running_workers(client)  # raises an error if there are none
                     with suppress(TimeoutError), client.as_current():
                         distributed.wait(list(pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-                pending.difference_update(done)
         finally:
-            for future in (shared, *futures):
+            for future in (shared, *pending):
                 future.release()
 
 

@@ -221,14 +221,13 @@ def pack(estimator: Any, *, fitted: bool = True) -> tuple[Header, Arrays]:
 
     Settings that are estimators themselves are saved by ``_state``.
     """
-    if not type(estimator).__module__.startswith("dissensus."):
-        raise DataError(
-            f"{type(estimator).__name__} is not a class of dissensus, so its file could not be loaded again; "
-            "save its arrays yourself"
-        )
+    kind = type(estimator)
+    if not kind.__module__.startswith("dissensus."):
+        problem = f"{kind.__name__} is not a class of dissensus, so its file could not be loaded again"
+        raise DataError(f"{problem}; save its arrays yourself")
     settings = estimator.get_params(deep=False).items()
     settings = {name: value for name, value in settings if not hasattr(value, "get_params")}
-    header: Header = {"class": type(estimator).__name__, "settings": settings}
+    header: Header = {"class": kind.__name__, "settings": settings}
     if not fitted:
         return header, {}
     header["facts"], arrays = estimator._state()

@@ -290,9 +290,8 @@ def from_rows(
     notes = [*annotations.notes, *_odd_row_notes(annotations, vocab.to_arrow(ids[0], "item"))]
     P, n = annotations.n_classes, annotations.n_labels
     if max(MAX_DISTINCT, MAX_DISTINCT_SHARE * n) < P and annotations.class_values is None:
-        notes.append(
-            f"{n:,} labels have {P:,} different values; if these are texts, name another {setting('label')}"
-        )
+        remedy = f"if these are texts, name another {setting('label')}"
+        notes.append(f"{n:,} labels have {P:,} different values; {remedy}")
     annotations = replace(annotations, columns_read=roles, notes=tuple(notes))
     return with_constant_columns(annotations, table, options.text, ids[0], rows)
 
@@ -461,11 +460,9 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
     text, columns = _value_columns(table, item, options.annotator, "annotator", options.text)
     annotators = columns if options.annotator is not None else sharing_columns(first_rows(table), columns)
     left_out = [name for name in columns if name not in annotators]
-    finding = (
-        f"read annotators from {vocab.quoted(listed(annotators))}, and left out {listed(left_out)}, whose"
-    )
-    remedy = f"values occur in no other column; if that is wrong, name all with {setting('annotator')}"
-    notes = [f"{finding} {remedy}"] if left_out else []
+    finding = f"read annotators from {vocab.quoted(listed(annotators))}, and left out {listed(left_out)}"
+    remedy = f"if that is wrong, name all with {setting('annotator')}"
+    notes = [f"{finding}, whose values occur in no other column; {remedy}"] if left_out else []
     ids, *cells = table.ids([item, *annotators])
     _refuse_second_header(table, annotators, cells)
     labels = [_as_integers(vocab.to_arrow(column, "label")) for column in cells]
@@ -575,15 +572,12 @@ def read_counts(table: Table, options: ReadOptions) -> Annotations:
         unknown = [name for name in names if name not in declared]
         absent = [name for name in declared if name not in names]
         if unknown:
+            problem = f"column {vocab.quoted(unknown[0])} is not in the label set"
             remedy = f"add it with {setting('classes')} or name the class columns with {setting('label')}"
-            raise DataError(
-                f"{table.name}: column {vocab.quoted(unknown[0])} is not in the label set; {remedy}"
-            )
+            raise DataError(f"{table.name}: {problem}; {remedy}")
         if absent:
-            remedy = f"it has {listed(table.columns)}"
-            raise DataError(
-                f"{table.name}: there is no column for the class {vocab.quoted(absent[0])}; {remedy}"
-            )
+            problem = f"there is no column for the class {vocab.quoted(absent[0])}"
+            raise DataError(f"{table.name}: {problem}; it has {listed(table.columns)}")
         names = declared
     ids, *cells = table.ids([item, *names])
     parsed = [_parse_counts(column, table, name) for column, name in zip(cells, names, strict=True)]
@@ -629,10 +623,9 @@ def _parse_counts(cells: Any, table: Table, name: str) -> NDArray[np.float64]:
 def read_table(table: Table, options: ReadOptions, layout: Layout | None) -> Annotations:
     """Read a table in any of the three layouts; None: the one it looks like."""
     if len(table.columns) < 2:
-        raise DataError(
-            f"{table.name}: this is not a table: it has only one column ({listed(table.columns)}); give one "
-            "row per label with the columns item, annotator and label, separated by commas or tabs"
-        )
+        problem = f"this is not a table: it has only one column ({listed(table.columns)})"
+        columns = "the columns item, annotator and label, separated by commas or tabs"
+        raise DataError(f"{table.name}: {problem}; give one row per label with {columns}")
     readers = {"long": read_long, "wide": read_wide, "counts": read_counts}
     return readers[layout or guess_layout(table, options)](table, options)
 
@@ -712,9 +705,8 @@ def with_side_tables(
             tables[f"{role}s"] = columns.add_column(0, name, table.ids([key])[0])
             locators[f"{role}s"] = table.locate
     if gold is not None:
-        table = open_table(
-            pa.table(read_decisions(gold)) if is_decisions(gold) else gold, name="the gold table"
-        )
+        gold = pa.table(read_decisions(gold)) if is_decisions(gold) else gold
+        table = open_table(gold, name="the gold table")
         names, usual = table.columns, id_columns[0]
         key = find_column(names, "item", usual if usual in names else None, table.name)
         others = [name for name in names if name != key and name.strip()]

@@ -175,10 +175,9 @@ def read_summary(directory: Path) -> dict[str, Any]:
         for name, digest in digests.items():
             file = directory / name
             if not (file.is_file() and file_digest(file) == digest):
-                problem = (
-                    f"{name} {'was changed' if file.exists() else 'is missing'} since {SUMMARY} was written"
-                )
-                raise DataError(f"{directory}: {problem}; run the command that made it again")
+                problem = f"{name} {'was changed' if file.exists() else 'is missing'}"
+                remedy = "run the command that made it again"
+                raise DataError(f"{directory}: {problem} since {SUMMARY} was written; {remedy}")
     return summary
 
 

@@ -177,10 +177,9 @@ def encoding_error(source: Source) -> DataError | None:
         if b"\0" in source.raw[:_BYTES_CHECKED]:
             return _binary_error(source)
         line = len(_LINE_END.findall(source.raw[: error.start])) + 1
-        return DataError(
-            f"{source.name} line {line}: byte 0x{source.raw[error.start]:02x} is not UTF-8; save the file as "
-            f"UTF-8, or say which encoding it has: {setting('encoding')}"
-        )
+        problem = f"byte 0x{source.raw[error.start]:02x} is not UTF-8"
+        remedy = f"save the file as UTF-8, or say which encoding it has: {setting('encoding')}"
+        return DataError(f"{source.name} line {line}: {problem}; {remedy}")
     return None
 
 
@@ -228,10 +227,9 @@ def _max_unzipped() -> int:
 
 def _check_unzipped_size(name: str, size: int) -> None:
     if size > _max_unzipped():
-        raise DataError(
-            f"{name}: decompresses to more than {size_words(_max_unzipped())}, {_UNZIPPED_PER_MEMORY} times "
-            f"the memory available; decompress it yourself, or allow more with {setting('memory')}"
-        )
+        limit = f"{size_words(_max_unzipped())}, {_UNZIPPED_PER_MEMORY} times the memory available"
+        remedy = f"decompress it yourself, or allow more with {setting('memory')}"
+        raise DataError(f"{name}: decompresses to more than {limit}; {remedy}")
 
 
 def _refuse_other_files(source: Source) -> None:

@@ -91,9 +91,8 @@ def write_run(
                 progress("judging annotators", SHARE_FITTED)
                 verdicts = annotator_verdicts(run.annotations, run.model)
                 progress("writing labels, annotators and the model", SHARE_FITTED)
-            results.write_csv_chunks(
-                map(arrow_table, run.model.label_batches()), folder / results.LABELS_FILE
-            )
+            batches = map(arrow_table, run.model.label_batches())
+            results.write_csv_chunks(batches, folder / results.LABELS_FILE)
             if not run.annotations.anonymous:
                 results.write_csv_chunks([annotator_table(run, verdicts)], folder / ANNOTATORS_FILE)
             run.model.save_draws_apart(folder / MODEL_FILE)
@@ -391,8 +390,6 @@ def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> 
 def unseen_labels(path: Path, learned: Annotations, new: Annotations) -> Annotations:
     """Return the labels that the run does not have yet; reject them if the run is anonymous, or has all."""
     if is_pseudonymous(learned) and not may_be_pseudonyms(new):
-        raise DataError(
-            f"{path}: the run is anonymous, so new labels cannot be matched with its annotators; fit the old "
-            "and the new labels together"
-        )
+        problem = "the run is anonymous, so new labels cannot be matched with its annotators"
+        raise DataError(f"{path}: {problem}; fit the old and the new labels together")
     return without_repeated(learned, new, "the run")
