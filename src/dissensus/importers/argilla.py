@@ -95,7 +95,7 @@ def _responses(location: str, record: Mapping[str, Any], gather: Gatherer) -> It
     else:
         for name, values in record.items():
             if name.endswith(_FLAT) and isinstance(values, list):
-                yield from _parallel(location, name, values, record, gather)
+                yield from _parallel(location, name, record, gather)
         for question in _suggested(record):
             yield from _question_responses(location, question, record[question], gather)
 
@@ -115,11 +115,9 @@ def _question_responses(location: str, question: str, answers: Any, gather: Gath
         yield question, response.get("value"), response.get("user_id"), response.get("status")
 
 
-def _parallel(
-    location: str, name: str, values: list[Any], record: Mapping[str, Any], gather: Gatherer
-) -> Iterator[Response]:
+def _parallel(location: str, name: str, record: Mapping[str, Any], gather: Gatherer) -> Iterator[Response]:
     """Yield the responses of a flattened record: parallel lists of values, users and statuses."""
-    users = record.get(name + ".users")
+    values, users = record[name], record.get(name + ".users")
     statuses = record.get(name + ".status") or [None] * len(values)
     if not isinstance(users, list) or not isinstance(statuses, list):
         raise gather.error(location, f"{name!r} comes without a list of users; export again")

@@ -90,8 +90,6 @@ def as_labels(value: Any) -> list[str]:
 
 def split_labels(value: str, separator: str) -> list[str]:
     """Return the labels of an answer that joins several in one string."""
-    if separator not in value:
-        return as_labels(value.strip())
     return as_labels([part.strip() for part in value.split(separator)])
 
 

@@ -34,10 +34,8 @@ def read(path: Path, gather: Gatherer) -> None:
     number = 0
     for split, file in files:
         for batch in _batches(file):
-            if argilla.is_record(dict.fromkeys(batch.schema.names)):
-                read_row = argilla.read_record
-            else:
-                read_row = _row_reader(batch.schema, split, gather)
+            is_argilla = argilla.is_record(dict.fromkeys(batch.schema.names))
+            read_row = argilla.read_record if is_argilla else _row_reader(batch.schema, split, gather)
             for row in with_class_names(pa.Table.from_batches([batch]), str(file)).to_pylist():
                 number += 1
                 read_row(f"row {number}", row, gather)

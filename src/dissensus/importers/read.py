@@ -124,7 +124,7 @@ def read_annotations(
             stored = _read_directory(Path(source), tables, label_type, has_options)
             if stored is not None:
                 return stored
-    if _is_export(source, format, layout, (annotator, label)):
+    if _is_export(source, format, layout, (annotator, label) != (None, None)):
         if sheet is not None:
             raise DataError(f"{source}: has no sheets; name none")
         labels = _read_export(source, format, options, question, keep_rejected)
@@ -203,9 +203,7 @@ def _with_warnings(labels: Annotations) -> Annotations:
     return labels
 
 
-def _is_export(
-    source: Any, format: str | None, layout: layouts.Layout | None, columns: tuple[Any, Any]
-) -> bool:
+def _is_export(source: Any, format: str | None, layout: layouts.Layout | None, names_columns: bool) -> bool:
     """Return True for a tool's export: by its format, or by its content unless columns are named."""
     if not isinstance(source, str | os.PathLike) or format in INPUT_FORMATS:
         return False
@@ -214,6 +212,6 @@ def _is_export(
     if format is not None:
         return format in importers.FORMATS
     path = Path(source)
-    if layout is not None or not (path.is_dir() or (path.is_file() and columns == (None, None))):
+    if layout is not None or not (path.is_dir() or (path.is_file() and not names_columns)):
         return False
     return importers.recognise(path) is not None

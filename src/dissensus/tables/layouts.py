@@ -130,16 +130,12 @@ def guess_layout(table: Table, options: ReadOptions) -> Layout:
     columns = wide_columns(first_rows(table)) if len(names) > 2 else []
     if not columns:
         return "long"
-    if not all(map(_is_person, columns)):
+    # numbered names and e-mail addresses are surely those of annotators
+    if not all(_ANNOTATOR_NAME.fullmatch(name.strip()) or "@" in name for name in columns):
         problem = f"the columns {listed(columns)} may be annotators, or questions about the item"
         wide, question = setting("layout", "wide"), setting("label", columns[0])
         raise DataError(f"{table.name}: {problem}; use {wide} for annotators, or {question} for one question")
     return "wide"
-
-
-def _is_person(name: str) -> bool:
-    """Return True if the name of a column is surely that of an annotator: numbered, or an e-mail address."""
-    return bool(_ANNOTATOR_NAME.fullmatch(name.strip())) or "@" in name
 
 
 def first_rows(table: Table) -> list[dict[str, str]]:
