@@ -169,8 +169,11 @@ def unnamed_columns(
 ) -> list[str]:
     """Return the columns that, by name and values, do not hold texts, remarks, times or gold labels."""
     named = [name for name in names if not describes_item(name, role)]
-    texts = text_columns(first, named)
-    return [name for name in named if name not in texts]
+    # A text is long, mostly distinct and occurs in no other column. If all columns are like that, they are
+    # labels.
+    shared = _shared_values(first, named)
+    others = [name for name in named if shared[name] or not _are_texts([row[name] for row in first])]
+    return others or named
 
 
 def sharing_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
@@ -186,16 +189,6 @@ def _shared_values(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> 
     n_columns = Counter(value for column in cells.values() for value in set(column))
     is_shared = {name: [n_columns[value] > 1 for value in column] for name, column in cells.items()}
     return {name: float(np.mean(values or [True])) for name, values in is_shared.items()}
-
-
-def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:
-    """Return the columns of long, mostly distinct values that occur in no other column.
-
-    If all columns are like that, their values are labels and the result is empty.
-    """
-    shared = _shared_values(first, names)
-    texts = {name for name in names if not shared[name] and _are_texts([row[name] for row in first])}
-    return texts if len(texts) < len(names) else set()
 
 
 # ---- long ---------------------------------------------------------------------------------------------
@@ -296,7 +289,7 @@ def unfolded(table: Table, options: ReadOptions) -> Table:
     """Return a table of one row per label if rows hold parallel lists of annotators and labels."""
     if isinstance(options.annotator, list | tuple) or isinstance(options.label, list | tuple):
         return table
-    names = [name for name in table.columns if has_column([name], "annotator")]
+    names = called(table.columns, "annotator")
     names = [name for name in table.columns if name == options.annotator] if options.annotator else names
     if not any(map(table.holds_lists, names)):
         return table

@@ -25,7 +25,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS, LabelType, format_set, parse_set
 from dissensus.tables import layouts
 from dissensus.tables.column_values import codes_of, varies_within
-from dissensus.tables.columns import find_column, has_column, listed
+from dissensus.tables.columns import called, find_column, has_column, listed
 from dissensus.tables.tables import Table
 
 # Usual names of the columns of the two options, of the winner, and of chosen and rejected options.
@@ -84,7 +84,7 @@ def tag_columns(table: Table, options: layouts.ReadOptions) -> list[str]:
     if label is not None or has_column(names, "label") or not (options.item or has_column(names, "item")):
         return []
     first = layouts.first_rows(table)
-    roles = [name for name in names if has_column([name], "item") or has_column([name], "annotator")]
+    roles = called(names, "item") + called(names, "annotator")
     others = [name for name in names if name.strip() and name not in (*roles, options.item, annotator)]
     tags = layouts.unnamed_columns(first, others)
     codes = codes_of(table, [*roles, *tags])  # what is the same for an item or an annotator is no answer
@@ -240,7 +240,7 @@ def holds_lists(table: Table, options: layouts.ReadOptions) -> bool:
     if label is None and not has_column(names, "label"):
         return False
     try:
-        taken = [] if label is not None else [name for name in names if has_column([name], "item")]
+        taken = [] if label is not None else called(names, "item")
         label = find_column(names, "label", label, table.name, taken=taken)
     except DataError:
         return False

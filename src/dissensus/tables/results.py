@@ -347,11 +347,11 @@ def _rounded(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
-def round_significant(values: NDArray[np.float64], digits: int = SIGNIFICANT_DIGITS) -> NDArray[np.float64]:
-    """Round to ``digits`` significant digits."""
+def round_significant(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round to six significant digits."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # x · 10^(digits − 1 − ⌊log₁₀|x|⌋) has its last significant digit before the decimal point
-        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
+        # x · 10^(6 − 1 − ⌊log₁₀|x|⌋) has its last significant digit before the decimal point
+        scale = 10.0 ** (SIGNIFICANT_DIGITS - 1 - np.floor(np.log10(np.abs(values))))
         rounded = np.round(values * scale) / scale
     # Adding 0 turns −0 into 0.
     return np.where(np.isfinite(scale) & np.isfinite(values), rounded, values) + 0.0
