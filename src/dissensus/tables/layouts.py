@@ -194,12 +194,11 @@ def _shared_values(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> 
 # ---- long ---------------------------------------------------------------------------------------------
 
 
-def long_columns(table: Table, options: ReadOptions, notes: list[str] | None = None) -> tuple[str, str, str]:
+def long_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, str, str]:
     """Return the columns of items, annotators and labels in a long table; ``notes`` are added to."""
     names, annotator, label = table.columns, single_column(options.annotator), single_column(options.label)
     refuse_several_missing(names, options, table.name)
     item = item_column(table, options, "long")
-    notes = [] if notes is None else notes
     annotator = _role_column(table, "annotator", annotator, [item], notes)
     label = _role_column(table, "label", label, [item, annotator], notes)
     if len({item, annotator, label}) < 3:
@@ -293,7 +292,7 @@ def unfolded(table: Table, options: ReadOptions) -> Table:
     names = [name for name in table.columns if name == options.annotator] if options.annotator else names
     if not any(map(table.holds_lists, names)):
         return table
-    item, annotator, label = long_columns(table, options)
+    item, annotator, label = long_columns(table, options, [])
     if table.holds_lists(item):
         problem = f"{vocab.quoted(item)} holds lists, as if the table were written by column"
         raise DataError(f"{table.name}: {problem}; write one record per row")
@@ -463,11 +462,10 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
     n_blank = sum(int(_blank(column).sum()) for column in labels)
     words = f"{{}} {{have}} no label ({', '.join(map(vocab.quoted, missing.words))})"
     parts = [column.take(vocab.arrow_indices(rows)) for column, rows in zip(labels, filled, strict=True)]
+    people = vocab.to_arrow([table.native(name) for name in annotators], "annotator")
     annotations = Annotations.from_arrays(
         vocab.to_arrow(ids, "item").take(vocab.arrow_indices(row)),
-        vocab.to_arrow([table.native(name) for name in annotators], "annotator").take(
-            vocab.arrow_indices(annotator)
-        ),
+        people.take(vocab.arrow_indices(annotator)),
         _concatenate(parts, table),
         classes=options.classes,
         duplicates=options.duplicates,

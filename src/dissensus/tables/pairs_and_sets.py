@@ -268,7 +268,7 @@ def _parse_list(text: str) -> list[Any] | None:
 
 def read_sets(table: Table, options: layouts.ReadOptions, separator: str | None) -> Annotations:
     """Read one row per answer whose label is a list, or a string with a separator; blanks are skipped."""
-    names = layouts.long_columns(table, options)
+    names = layouts.long_columns(table, options, [])
     values = table.typed(names[2:]).column(0).to_pylist()
     texts = [None if value in options.missing.words else _set_text(value, separator) for value in values]
     ids = [*table.ids(names[:2]), pa.array(texts, pa.string())]

@@ -188,16 +188,14 @@ class ParquetTable(FileTable):
 
     def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
         """Yield the columns as strings, some rows at a time."""
-        rows = 0
         try:
             for batch in self._file.iter_batches(_ROWS_PER_CHUNK, columns=list(columns)):
                 batch.validate(full=True)
-                rows += len(batch)
                 chunks = [self.as_ids(pa.chunked_array([batch.column(name)]), name) for name in columns]
                 yield [chunk.combine_chunks() for chunk in chunks]
         except _PARQUET_ERRORS:
             raise self._damaged() from None
-        if not rows:
+        if not self._file.metadata.num_rows:
             raise self._no_rows()
 
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
