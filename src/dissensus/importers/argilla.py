@@ -89,9 +89,8 @@ def _responses(location: str, record: Mapping[str, Any], gather: Gatherer) -> It
                 value = answer.get("value") if isinstance(answer, dict) else answer
                 yield question, value, response.get("user_id"), response.get("status")
     elif _AGENT in record:
-        status: str | None = str(record.get("status") or "").lower()
-        status = "discarded" if status == "discarded" else None
-        yield "annotation", record.get("annotation"), record[_AGENT], status
+        is_discarded = str(record.get("status") or "").lower() == "discarded"
+        yield "annotation", record.get("annotation"), record[_AGENT], "discarded" if is_discarded else None
     else:
         for name, values in record.items():
             if name.endswith(_FLAT) and isinstance(values, list):

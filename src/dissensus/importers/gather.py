@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from dissensus.errors import DataError, did_you_mean, setting
 from dissensus.labels.features import TEXT_NAMES
-from dissensus.labels.vocabulary import quoted, valid_text
+from dissensus.labels.vocabulary import arrow_numbers, quoted, valid_text
 from dissensus.tables.columns import listed
 from dissensus.tables.json_lines import PLAIN_DECODER, DoubledKeyError, too_deep
 
@@ -35,7 +35,6 @@ Record = Mapping[str, Any]
 
 EMPTY_ANSWERS = "empty answers"
 _FIRST_PLURAL = re.compile(r"s\b")  # of a reason to skip answers: the first word in -s is the noun
-_LABELS_PER_CHUNK = 1 << 22  # an Arrow string array holds at most 2 GB
 PART_SEPARATOR = " [SEP] "
 
 
@@ -336,14 +335,12 @@ class Gatherer:
 
     @property
     def labels(self) -> pa.Table:
-        """The labels: string columns item, annotator and label."""
+        """The labels: categorical columns item, annotator and label."""
         columns = {}
         roles = ("item", "annotator", "label")
         for role, vocabulary, codes in zip(roles, self._vocabularies, self._codes, strict=True):
             ids, indices = pa.array(list(vocabulary), pa.string()), np.frombuffer(codes, dtype=np.int32)
-            starts = range(0, len(indices), _LABELS_PER_CHUNK)
-            chunks = [ids.take(pa.array(indices[start : start + _LABELS_PER_CHUNK])) for start in starts]
-            columns[role] = pa.chunked_array(chunks)
+            columns[role] = pa.DictionaryArray.from_arrays(arrow_numbers(indices), ids)
         return pa.table(columns)
 
     @property

@@ -335,13 +335,12 @@ def without_formulas(table: pa.Table) -> pa.Table:
 def _rounded(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    from dissensus.labels.vocabulary import arrow_numbers, numpy_numbers
+    from dissensus.labels.vocabulary import arrow_numbers, numpy_values
 
     columns = list(table.columns)
     for index, values in enumerate(columns):
         if pa.types.is_floating(values.type):  # NaN for null, and null for NaN
-            plain = values.to_numpy() if values.null_count else numpy_numbers(values.combine_chunks())
-            rounded = round_significant(np.asarray(plain))
+            rounded = round_significant(numpy_values(values.combine_chunks()))
             columns[index] = arrow_numbers(rounded, ~np.isnan(rounded))
     # All at once: replacing thousands of columns one by one is slow.
     return pa.Table.from_arrays(columns, schema=table.schema)

@@ -295,9 +295,8 @@ def _narwhals_frame(frame: Any, name: str) -> nw.DataFrame[Any]:
 
     if hasattr(frame, "with_format"):  # a Hugging Face dataset, or several by split
         if isinstance(frame, Mapping):
-            splits = ", ".join(map(str, frame))
             remedy = "give one of them, or the folder it is saved in"
-            raise DataError(f"{name} has several splits ({splits}); {remedy}")
+            raise DataError(f"{name} has several splits ({', '.join(map(str, frame))}); {remedy}")
         frame = with_class_names(frame.with_format("arrow")[:], name)
     if isinstance(frame, Mapping):
         frame = pa.table({"item": list(frame.keys()), "label": list(frame.values())})
