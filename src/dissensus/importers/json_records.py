@@ -42,11 +42,10 @@ def read_prodigy(path: Path, gather: Gatherer) -> None:
         question = "choice" if is_choice else as_id(record.get("label"))
         if answer == "ignore":
             gather.skip("answers marked ignore")
-        elif question is None and isinstance(record.get("spans"), list):
-            remedy = "only classification tasks can be read"
-            raise gather.error(location, f"marks spans, parts of a text; {remedy}")
         elif question is None:
-            raise gather.error(location, "has no 'accept' or 'label'; only classification tasks can be read")
+            has_spans = isinstance(record.get("spans"), list)
+            problem = "marks spans, parts of a text" if has_spans else "has no 'accept' or 'label'"
+            raise gather.error(location, f"{problem}; only classification tasks can be read")
         elif is_choice and answer == "reject" and gather.is_requested(question):
             gather.skip("rejected tasks")
         else:

@@ -162,14 +162,13 @@ def read_pairs(table: Table, options: layouts.ReadOptions) -> Annotations:
     items = [f"{a} | {b}" for a, b in zip(left, right, strict=True)]
     if question is not None:
         items = [f"{asked}: {pair}" for asked, pair in zip(values[question], items, strict=True)]
-    row_of_item = {name: row for row, name in reversed(list(enumerate(items)))}
-    first = list(row_of_item.values())
+    names_of_items, first = np.unique(np.array(items, object), return_index=True)
     annotations = Annotations.from_arrays(
         items,
         np.full(len(left), _UNKNOWN_ANNOTATOR, object) if annotator is None else values[annotator],
         labels,
         classes=WINNERS,
-        items=pa.table({"item": list(row_of_item), "left": left[first], "right": right[first]}),
+        items=pa.table({"item": names_of_items, "left": left[first], "right": right[first]}),
         duplicates=options.duplicates,
         frame_kind=table.frame_kind,
         locate=lambda row: table.locate(int(rows[row])),

@@ -316,8 +316,7 @@ def annotators_of(path: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) ->
     if run.labels.anonymous:
         raise DataError(f"{path}: has counts of labels, without annotators; use a file of single labels")
     if run.labels.label_type == "numeric":
-        table = annotator_table(Refinement(run.labels, run.model, "", seed))
-        return {name: table[name].to_pylist() for name in table.column_names}, ""
+        return annotator_table(Refinement(run.labels, run.model, "", seed)).to_pydict(), ""
     verdicts = annotator_verdicts(run.labels, run.model)
     return verdicts.columns(), verdicts.in_words()
 
