@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, cast
 
 from dissensus.errors import DataError, bad_parameter, warn
+from dissensus.importers import FORMATS, load_export, recognise
 from dissensus.labels import provided
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, as_sets, merge_case
@@ -171,8 +172,6 @@ def _read_export(
     path: Any, format: str | None, options: layouts.ReadOptions, question: str | None, keep_rejected: bool
 ) -> Annotations:
     """Read the labels of one question from a tool's export."""
-    from dissensus.importers import load_export
-
     export = load_export(
         path,
         format=format,
@@ -207,11 +206,9 @@ def _is_export(source: Any, format: str | None, layout: layouts.Layout | None, n
     """Return True for a tool's export: by its format, or by its content unless columns are named."""
     if not isinstance(source, str | os.PathLike) or format in INPUT_FORMATS:
         return False
-    from dissensus import importers
-
     if format is not None:
-        return format in importers.FORMATS
+        return format in FORMATS
     path = Path(source)
     if layout is not None or not (path.is_dir() or (path.is_file() and not names_columns)):
         return False
-    return importers.recognise(path) is not None
+    return recognise(path) is not None

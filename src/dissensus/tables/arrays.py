@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
@@ -168,8 +169,6 @@ def pack_ids(name: str, vocabulary: Vocabulary) -> Arrays:
 
 def unpack_ids(name: str, arrays: Arrays) -> Vocabulary:
     """Return the ids that :func:`pack_ids` turned into arrays."""
-    import pyarrow as pa
-
     role = "label" if name == "class" else name
     if f"{name}.values" in arrays:
         return Vocabulary(arrays[f"{name}.values"], role)

@@ -458,7 +458,7 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
     row, annotator = np.concatenate(filled), np.repeat(np.arange(len(filled)), [len(rows) for rows in filled])
     if not len(row):
         raise DataError(f"{table.name}: every cell is blank; there is no label")
-    n_missing = sum(len(column) - len(rows) for column, rows in zip(labels, filled, strict=True))
+    n_missing = sum(map(len, labels)) - len(row)
     n_blank = sum(int(_blank(column).sum()) for column in labels)
     words = f"{{}} {{have}} no label ({', '.join(map(vocab.quoted, missing.words))})"
     parts = [column.take(vocab.arrow_indices(rows)) for column, rows in zip(labels, filled, strict=True)]

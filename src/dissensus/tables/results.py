@@ -29,18 +29,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
 from dissensus.errors import DataError, setting, setting_variable
-from dissensus.labels.vocabulary import valid_text
+from dissensus.labels.vocabulary import arrow_numbers, arrow_table, numpy_values, valid_text
 from dissensus.metrics import entropy_rows
 from dissensus.numerics import Array
 from dissensus.tables.atomic import atomic_directory, atomic_path, is_temporary_name, unchanged
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dissensus.labels.annotations import Annotations
 
 LABELS_FILE = "labels.csv"  # in the directory of a run
@@ -193,9 +194,6 @@ def replacing_file(directory: Path, name: str) -> Iterator[Path]:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that affect numerical results."""
-    import pyarrow as pa
-    import scipy
-
     packages = {module.__name__: module.__version__ for module in (np, scipy, pa)}
     return {"dissensus": __version__, "python": platform.python_version()} | packages
 
@@ -205,8 +203,6 @@ def label_table(annotations: Annotations, with_items: bool = False) -> pa.Table:
 
     ``with_items`` repeats the columns of the item table in each row, from where they can be read again.
     """
-    import pyarrow as pa
-
     from dissensus.tables.layouts import COUNT_PREFIX
 
     rows = annotations.item
@@ -293,8 +289,6 @@ def write_csv(frame: Any, path: Path) -> None:
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write rows, as dictionaries by column, as CSV; a missing key is an empty cell."""
-    from dissensus.labels.vocabulary import arrow_table
-
     names = dict.fromkeys(name for row in rows for name in row)
     write_csv_chunks([arrow_table({name: [row.get(name) for row in rows] for name in names})], path)
 
@@ -322,9 +316,6 @@ def without_formulas(table: pa.Table) -> pa.Table:
     """Put a quote before texts and column names that begin a formula, inside :func:`for_spreadsheets`."""
     if not _FOR_SPREADSHEETS.get():
         return table
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             column = pc.replace_substring_regex(table.column(index), _FORMULA_START, r"'\1")
@@ -333,10 +324,6 @@ def without_formulas(table: pa.Table) -> pa.Table:
 
 
 def _rounded(table: pa.Table) -> pa.Table:
-    import pyarrow as pa
-
-    from dissensus.labels.vocabulary import arrow_numbers, numpy_values
-
     columns = list(table.columns)
     for index, values in enumerate(columns):
         if pa.types.is_floating(values.type):  # NaN for null, and null for NaN

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from dissensus.annotators.pseudonyms import is_pseudonymous, may_be_pseudonyms
 from dissensus.annotators.verdicts import ANNOTATORS_FILE, annotator_verdicts, bias_columns, read_verdicts
@@ -31,6 +32,7 @@ from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
 from dissensus.labels import provided
+from dissensus.labels.agreement import agreement_with_others
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.rows import join_labels, without_repeated
@@ -49,8 +51,6 @@ from dissensus.workflow.refine import SHARE_FITTED, Refinement, default_model, f
 from dissensus.workflow.run_labels import ROWS_FILE, save_labels
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dissensus.annotators.verdicts import AnnotatorVerdicts
     from dissensus.evaluate.recovery import Recovery
     from dissensus.evaluate.select import Selection
@@ -153,8 +153,6 @@ def annotator_table(run: Refinement, verdicts: AnnotatorVerdicts | None = None) 
 
     The columns of the model follow; HPGM's clusters and information are those of the verdicts.
     """
-    from dissensus.labels.agreement import agreement_with_others
-
     annotations = run.annotations
     columns: dict[str, Any] = {"annotator": annotations.annotator_vocabulary.arrow}
     columns["n_labels"] = annotations.annotator_load
@@ -366,8 +364,6 @@ def update_run(
 
 def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> Annotations:
     """Attach the tables and gold of the old and the new labels; where both have a row, the old one counts."""
-    import pyarrow as pa
-
     tables: dict[str, Any] = {}
     gold: dict[Any, Any] = {}
     for labels in (new, old):
