@@ -30,6 +30,8 @@ from dissensus.large.engine import LargeEngine, n_bytes
 from dissensus.large.file_arrays import file_location, labels_differ
 from dissensus.params import n_cores
 
+distributed = require("distributed", "cluster")  # this module is imported for a cluster only
+
 WORKER_TIMEOUT = 60.0  # seconds to wait for a worker
 CONNECT_TIMEOUT = 15.0  # seconds to wait for the scheduler
 POLL_SECONDS = 0.5  # interval of checks that the cluster is alive
@@ -46,7 +48,6 @@ DASK_LOG_LEVEL = logging.CRITICAL
 @contextmanager
 def connect(cluster: Any, *, n_workers: int = -1) -> Iterator[Any]:
     """Yield a client of an address, of new local processes, or the client itself."""
-    distributed = require("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
         yield cluster
         return
@@ -64,7 +65,6 @@ def _local(n_workers: int) -> Iterator[Any]:
     A client of a scheduler can run any code. The processes therefore listen on this machine only, and accept
     only clients with a certificate that is created here, in memory, for this cluster.
     """
-    distributed = require("distributed", "cluster")
     require("cryptography", "cluster")
     settings = {
         # otherwise Dask does not restart a worker that dies twice within some seconds
@@ -93,7 +93,6 @@ def _local(n_workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _remote(address: str) -> Iterator[Any]:
-    distributed = require("distributed", "cluster")
     # from the configuration of Dask
     security = distributed.Security() if address.startswith("tls://") else None
     if security is not None and security.tls_ca_file is None:
@@ -158,7 +157,6 @@ def _reason(error: BaseException) -> str:
 
 def result_of(client: Any, future: Any) -> Any:
     """Wait for the result of a future; raise an error if the cluster is lost."""
-    distributed = require("distributed", "cluster")
     while True:
         failed = future.status == "error"  # checked before: the task may fail right after a timeout
         try:
@@ -304,7 +302,7 @@ class ClusterTasks:
 
     def completed(self, step: Callable[..., Result], tasks: Sequence[Any]) -> Iterator[tuple[Any, Result]]:
         """Yield each task with the result of ``step(shared, task)`` as it finishes."""
-        client, distributed = self.client, require("distributed", "cluster")
+        client = self.client
         with require("dask", "cluster").config.set(NO_SIZE_WARNING):
             content = require("cloudpickle", "cluster").dumps(self.shared)
             shared = client.submit(pickle.loads, content, pure=False)
