@@ -37,7 +37,7 @@ def test_documented_format(make: Callable[[Path], Sample], tmp_path: Path) -> No
     assert item_texts(imported) == sample.texts
     assert imported.skipped == sample.left_out
     assert (imported.format, imported.question) == (sample.format, sample.question)
-    assert imported.labels.schema.types == [pa.string()] * 3
+    assert imported.labels.schema.types == [pa.dictionary(pa.int32(), pa.string())] * 3
     is_named = sample.options.get("format") is not None
     assert recognise(sample.path) == (None if is_named else sample.format)
 

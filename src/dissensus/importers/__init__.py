@@ -14,14 +14,13 @@ from fnmatch import fnmatchcase
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dissensus.errors import DataError, bad_choice, setting
+from dissensus.importers.gather import Gatherer
 from dissensus.tables.delimited import header_of
+from dissensus.tables.json_lines import first_object, records
 from dissensus.tables.source import Source, first_bytes
-
-if TYPE_CHECKING:
-    from dissensus.importers.gather import Gatherer
 
 __all__ = ["FORMATS", "Format", "load_export", "recognise"]
 
@@ -108,8 +107,6 @@ def load_export(path: str | Path, *, format: str | None = None, **settings: Any)
     item's id and text instead of the tool's usual ones, and ``annotator_column`` that of the annotators of a
     Hugging Face dataset, the only format without fixed names.
     """
-    from dissensus.importers.gather import Gatherer
-
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise bad_choice("load_export", "format", FORMATS, format)
@@ -140,7 +137,6 @@ def recognise(path: str | Path) -> str | None:
     try:
         if path.is_dir() or zipfile.is_zipfile(path):
             from dissensus.importers import doccano, evaluations, huggingface, json_records
-            from dissensus.tables.json_lines import records
 
             if any((path / name).is_file() for name in huggingface.MARKERS) or huggingface.files_of(path):
                 return "huggingface"
@@ -160,8 +156,6 @@ def recognise(path: str | Path) -> str | None:
 
 def _recognise_json(source: Source) -> str | None:
     """Return the format of a JSON file, by its first record or by that of a page of records."""
-    from dissensus.tables.json_lines import first_object
-
     record = first_object(source)
     pages = [record[key] for key in ("data", "events") if isinstance(record.get(key), list)]
     page = next((page[0] for page in pages if page and isinstance(page[0], dict)), {})

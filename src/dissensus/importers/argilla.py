@@ -89,13 +89,12 @@ def _responses(location: str, record: Mapping[str, Any], gather: Gatherer) -> It
                 value = answer.get("value") if isinstance(answer, dict) else answer
                 yield question, value, response.get("user_id"), response.get("status")
     elif _AGENT in record:
-        status: str | None = str(record.get("status") or "").lower()
-        status = "discarded" if status == "discarded" else None
-        yield "annotation", record.get("annotation"), record[_AGENT], status
+        is_discarded = str(record.get("status") or "").lower() == "discarded"
+        yield "annotation", record.get("annotation"), record[_AGENT], "discarded" if is_discarded else None
     else:
         for name, values in record.items():
             if name.endswith(_FLAT) and isinstance(values, list):
-                yield from _parallel(location, name, values, record, gather)
+                yield from _parallel(location, name, record, gather)
         for question in _suggested(record):
             yield from _question_responses(location, question, record[question], gather)
 
@@ -115,16 +114,13 @@ def _question_responses(location: str, question: str, answers: Any, gather: Gath
         yield question, response.get("value"), response.get("user_id"), response.get("status")
 
 
-def _parallel(
-    location: str, name: str, values: list[Any], record: Mapping[str, Any], gather: Gatherer
-) -> Iterator[Response]:
+def _parallel(location: str, name: str, record: Mapping[str, Any], gather: Gatherer) -> Iterator[Response]:
     """Yield the responses of a flattened record: parallel lists of values, users and statuses."""
-    users = record.get(name + ".users")
+    values, users = record[name], record.get(name + ".users")
     statuses = record.get(name + ".status") or [None] * len(values)
     if not isinstance(users, list) or not isinstance(statuses, list):
         raise gather.error(location, f"{name!r} comes without a list of users; export again")
     if not len(values) == len(users) == len(statuses):
         raise gather.error(location, f"{name!r} and its users and statuses differ in length; export again")
-    question = name.removesuffix(_FLAT)
     for value, user, status in zip(values, users, statuses, strict=True):
-        yield question, value, user, status
+        yield name.removesuffix(_FLAT), value, user, status

@@ -29,8 +29,7 @@ _NO_ANNOTATORS = (
 
 def is_record(record: Mapping[str, Any]) -> bool:
     """Return True for a line of a member's file in a classification project."""
-    labels = record.get("label")
-    return "id" in record and ("text" in record or "data" in record) and isinstance(labels, list)
+    return "id" in record and ("text" in record or "data" in record) and isinstance(record.get("label"), list)
 
 
 def read(path: Path, gather: Gatherer) -> None:

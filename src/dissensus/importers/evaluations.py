@@ -121,20 +121,17 @@ def _at(record: Record, path: str) -> Any:
     value: Any = record
     for key in [path] if path in record else path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
+    if value:
+        return value
     start = f"{path}."
-    return (
-        value
-        or {name.removeprefix(start): record[name] for name in record if name.startswith(start)}
-        or value
-    )
+    return {name.removeprefix(start): record[name] for name in record if name.startswith(start)} or value
 
 
 def _first(record: Record, fields: Sequence[str]) -> Any:
     """Return the first field that is not blank."""
     values = (_at(record, field) for field in fields)
-    return next(
-        (value for value in values if as_id(value) is not None or isinstance(value, dict | list)), None
-    )
+    filled = (value for value in values if as_id(value) is not None or isinstance(value, dict | list))
+    return next(filled, None)
 
 
 def _entries(scores: Any) -> list[Mapping[str, Any]]:

@@ -40,7 +40,7 @@ class Flat:
 
     item: str
     annotator: str
-    questions: Callable[[Sequence[LocatedRecord], str, list[str]], tuple[Questions, list[str]]]
+    questions: Callable[[Records, str, list[str]], tuple[Questions, list[str]]]
     remedy: str = "export it again"  # if there is no annotator field
     inputs: str = ""
     answers: str = ""
@@ -121,10 +121,9 @@ def _by_column(names: Sequence[str], prefix: str, parse: Callable[[Any], list[st
     return {_question_name(name, prefix): partial(labels, name) for name in names}
 
 
-def _filled_columns(first: Sequence[LocatedRecord], columns: Sequence[str]) -> list[str]:
+def _filled_columns(first: Records, columns: Sequence[str]) -> list[str]:
     """Return the columns that are not blank throughout; all, if every one is blank."""
-    filled = [name for name in columns if any(record[name].strip() for _, record in first)]
-    return filled or list(columns)
+    return [name for name in columns if any(record[name].strip() for _, record in first)] or list(columns)
 
 
 # ---- finding the column of answers by its values ------------------------------------------------------
@@ -135,7 +134,7 @@ _MAX_ANSWERS = 50  # distinct values; a column with more is taken for free text
 _MIN_REMARK_WORDS = 3  # on average
 
 
-def likely_questions(first: Sequence[LocatedRecord], item: str, names: Sequence[str]) -> list[str]:
+def likely_questions(first: Records, item: str, names: Sequence[str]) -> list[str]:
     """Return the columns that look like answers.
 
     Descriptions of an item are the same in all of its records, so columns that vary within some item are
@@ -156,7 +155,7 @@ _EPOCH = r"1\d{9}(\d{3})?(\.\d+)?"  # seconds or milliseconds since 1970, from 2
 _TIME = re.compile(f"{_DAY}|{_CLOCK}|{_EPOCH}")
 
 
-def _holds_remarks(first: Sequence[LocatedRecord], name: str) -> bool:
+def _holds_remarks(first: Records, name: str) -> bool:
     """Return True for a column of remarks or times, by its name or by mostly distinct wordy values."""
     texts = [_as_text(record.get(name)) for _, record in first]
     values = [text for text in texts if text not in ("", "null")]

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from dissensus.errors import DataError, did_you_mean, setting
 from dissensus.labels.features import TEXT_NAMES
-from dissensus.labels.vocabulary import quoted, valid_text
+from dissensus.labels.vocabulary import arrow_numbers, quoted, valid_text
 from dissensus.tables.columns import listed
 from dissensus.tables.json_lines import PLAIN_DECODER, DoubledKeyError, too_deep
 
@@ -35,7 +35,6 @@ Record = Mapping[str, Any]
 
 EMPTY_ANSWERS = "empty answers"
 _FIRST_PLURAL = re.compile(r"s\b")  # of a reason to skip answers: the first word in -s is the noun
-_LABELS_PER_CHUNK = 1 << 22  # an Arrow string array holds at most 2 GB
 PART_SEPARATOR = " [SEP] "
 
 
@@ -66,8 +65,7 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
-        parts = [part for part in map(as_text, value) if part]
-        return PART_SEPARATOR.join(parts) or None
+        return PART_SEPARATOR.join(filter(None, map(as_text, value))) or None
     return as_id(value)
 
 
@@ -91,8 +89,6 @@ def as_labels(value: Any) -> list[str]:
 
 def split_labels(value: str, separator: str) -> list[str]:
     """Return the labels of an answer that joins several in one string."""
-    if separator not in value:
-        return as_labels(value.strip())
     return as_labels([part.strip() for part in value.split(separator)])
 
 
@@ -281,10 +277,8 @@ class Gatherer:
         try:
             return parse(*answer)
         except DoubledKeyError as error:
-            remedy = "rename or remove one"
-            raise self.error(
-                location, f"the answer has the key {quoted(error.args[0])} twice; {remedy}"
-            ) from None
+            problem = f"the answer has the key {quoted(error.args[0])} twice"
+            raise self.error(location, f"{problem}; rename or remove one") from None
         except NotALabelError as error:
             remedy = "only questions with class labels can be read"
             raise self.error(location, f"the answer {error}; {remedy}") from None
@@ -341,14 +335,12 @@ class Gatherer:
 
     @property
     def labels(self) -> pa.Table:
-        """The labels: string columns item, annotator and label."""
+        """The labels: categorical columns item, annotator and label."""
         columns = {}
         roles = ("item", "annotator", "label")
         for role, vocabulary, codes in zip(roles, self._vocabularies, self._codes, strict=True):
             ids, indices = pa.array(list(vocabulary), pa.string()), np.frombuffer(codes, dtype=np.int32)
-            starts = range(0, len(indices), _LABELS_PER_CHUNK)
-            chunks = [ids.take(pa.array(indices[start : start + _LABELS_PER_CHUNK])) for start in starts]
-            columns[role] = pa.chunked_array(chunks)
+            columns[role] = pa.DictionaryArray.from_arrays(arrow_numbers(indices), ids)
         return pa.table(columns)
 
     @property
@@ -384,10 +376,9 @@ class Gatherer:
             return
         regions = {name: kind for name, kind in self._regions.items() if self.requested in (None, name)}
         if regions:
-            raise DataError(
-                f"{self.path}: {listed(regions)} marks {next(iter(regions.values()))}, parts of an item; "
-                "only questions with class labels for whole items can be read"
-            )
+            problem = f"{listed(regions)} marks {next(iter(regions.values()))}, parts of an item"
+            remedy = "only questions with class labels for whole items can be read"
+            raise DataError(f"{self.path}: {problem}; {remedy}")
         skipped = listed(note.removesuffix(" left out") for note in self.notes)
         reason = f" ({skipped} left out)" if self.notes else ""
         raise DataError(f"{self.path}: there are no labels{reason}; check the export")

@@ -34,10 +34,8 @@ def read(path: Path, gather: Gatherer) -> None:
     number = 0
     for split, file in files:
         for batch in _batches(file):
-            if argilla.is_record(dict.fromkeys(batch.schema.names)):
-                read_row = argilla.read_record
-            else:
-                read_row = _row_reader(batch.schema, split, gather)
+            is_argilla = argilla.is_record(dict.fromkeys(batch.schema.names))
+            read_row = argilla.read_record if is_argilla else _row_reader(batch.schema, split, gather)
             for row in with_class_names(pa.Table.from_batches([batch]), str(file)).to_pylist():
                 number += 1
                 read_row(f"row {number}", row, gather)
@@ -94,19 +92,16 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     texts = [name for name in others if name not in (label_column, *questions) or name == gather.text_column]
     columns = {"split": split} if split else {}
     gather.set_columns(item=f"split:{item_column}" if by_split else item_column, annotator=annotator_column)
-    guessed = gather.item_column is None
 
     def read_row(location: str, row: Mapping[str, Any], gather: Gatherer) -> None:
         identifier = f"{split}:{row[item_column]}" if by_split else row[item_column]
         item = gather.item(location, identifier, {name: row[name] for name in texts}, **columns)
         other = gather.item_value("split", item)
-        if guessed and split and other != split:
-            raise gather.error(
-                location,
-                f"item {identifier!r} is in split {other!r} and in {split!r}; if each split counts its items "
-                f"anew, use {setting('item', _SPLIT_PREFIX + item_column)}, otherwise "
-                f"{setting('item', item_column)}",
-            )
+        if gather.item_column is None and split and other != split:
+            problem = f"item {identifier!r} is in split {other!r} and in {split!r}"
+            anew, joined = setting("item", _SPLIT_PREFIX + item_column), setting("item", item_column)
+            remedy = f"if each split counts its items anew, use {anew}, otherwise {joined}"
+            raise gather.error(location, f"{problem}; {remedy}")
         annotators, labels = row[annotator_column], row[label_column]
         if not isinstance(annotators, list):
             annotators, labels = [annotators], [labels]

@@ -22,15 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError
-from dissensus.importers.gather import (
-    Gatherer,
-    Record,
-    as_id,
-    as_labels,
-    by_question,
-    parse_json,
-    split_labels,
-)
+from dissensus.importers.gather import Gatherer, as_id, as_labels, by_question, parse_json, split_labels
 from dissensus.tables.delimited import rows
 from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import open_source
@@ -50,11 +42,10 @@ def read_prodigy(path: Path, gather: Gatherer) -> None:
         question = "choice" if is_choice else as_id(record.get("label"))
         if answer == "ignore":
             gather.skip("answers marked ignore")
-        elif question is None and isinstance(record.get("spans"), list):
-            remedy = "only classification tasks can be read"
-            raise gather.error(location, f"marks spans, parts of a text; {remedy}")
         elif question is None:
-            raise gather.error(location, "has no 'accept' or 'label'; only classification tasks can be read")
+            has_spans = isinstance(record.get("spans"), list)
+            problem = "marks spans, parts of a text" if has_spans else "has no 'accept' or 'label'"
+            raise gather.error(location, f"{problem}; only classification tasks can be read")
         elif is_choice and answer == "reject" and gather.is_requested(question):
             gather.skip("rejected tasks")
         else:
@@ -97,7 +88,7 @@ _WORKERS_KEY = "annotationsFromAllWorkers"
 _SOURCE_KEYS = ("source-ref", "source")
 
 
-def is_ground_truth(record: Record) -> bool:
+def is_ground_truth(record: Mapping[str, Any]) -> bool:
     """Return True for a line of an output manifest, custom or built-in."""
     has_source = any(source in record for source in _SOURCE_KEYS)
     return bool(_jobs(record)) or (has_source and any(f"{name}-metadata" in record for name in record))
@@ -119,12 +110,12 @@ def read_ground_truth(path: Path, gather: Gatherer) -> None:
             _read_job(location, item, record[job], f"{job}." if len(jobs) > 1 else "", gather)
 
 
-def _jobs(record: Record) -> list[str]:
+def _jobs(record: Mapping[str, Any]) -> list[str]:
     objects = {name: value for name, value in record.items() if isinstance(value, dict)}
     return [name for name, value in objects.items() if isinstance(value.get(_WORKERS_KEY), list)]
 
 
-def _read_job(location: str, item: int, job: Record, prefix: str, gather: Gatherer) -> None:
+def _read_job(location: str, item: int, job: Mapping[str, Any], prefix: str, gather: Gatherer) -> None:
     for annotation in job[_WORKERS_KEY]:
         if not isinstance(annotation, dict):
             raise gather.error(location, "holds an annotation that is not an object; export it again")
@@ -160,7 +151,7 @@ def read_zooniverse(path: Path, gather: Gatherer) -> None:
 # ---- LeWiDi -------------------------------------------------------------------------------------------
 
 
-def is_lewidi(record: Record) -> bool:
+def is_lewidi(record: Mapping[str, Any]) -> bool:
     """Return True for an object keyed by item."""
     entry = next(iter(record.values()), None)
     return isinstance(entry, dict) and "annotations" in entry and "annotators" in entry

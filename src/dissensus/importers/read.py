@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, cast
 
 from dissensus.errors import DataError, bad_parameter, warn
+from dissensus.importers import FORMATS, load_export, recognise
 from dissensus.labels import provided
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType, as_sets, merge_case
@@ -124,7 +125,7 @@ def read_annotations(
             stored = _read_directory(Path(source), tables, label_type, has_options)
             if stored is not None:
                 return stored
-    if _is_export(source, format, layout, (annotator, label)):
+    if _is_export(source, format, layout, (annotator, label) != (None, None)):
         if sheet is not None:
             raise DataError(f"{source}: has no sheets; name none")
         labels = _read_export(source, format, options, question, keep_rejected)
@@ -171,8 +172,6 @@ def _read_export(
     path: Any, format: str | None, options: layouts.ReadOptions, question: str | None, keep_rejected: bool
 ) -> Annotations:
     """Read the labels of one question from a tool's export."""
-    from dissensus.importers import load_export
-
     export = load_export(
         path,
         format=format,
@@ -203,17 +202,13 @@ def _with_warnings(labels: Annotations) -> Annotations:
     return labels
 
 
-def _is_export(
-    source: Any, format: str | None, layout: layouts.Layout | None, columns: tuple[Any, Any]
-) -> bool:
+def _is_export(source: Any, format: str | None, layout: layouts.Layout | None, names_columns: bool) -> bool:
     """Return True for a tool's export: by its format, or by its content unless columns are named."""
     if not isinstance(source, str | os.PathLike) or format in INPUT_FORMATS:
         return False
-    from dissensus import importers
-
     if format is not None:
-        return format in importers.FORMATS
+        return format in FORMATS
     path = Path(source)
-    if layout is not None or not (path.is_dir() or (path.is_file() and columns == (None, None))):
+    if layout is not None or not (path.is_dir() or (path.is_file() and not names_columns)):
         return False
-    return importers.recognise(path) is not None
+    return recognise(path) is not None

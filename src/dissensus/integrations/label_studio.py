@@ -83,10 +83,9 @@ class Backend:
         data = task.get("data") if isinstance(task.get("data"), Mapping) else {}
         index = self.item_index.get(str(data.get("item", task.get("id"))))  # type: ignore[union-attr]
         shares = self.model.prior_distribution_ if index is None else self.model.label_distributions_[index]
-        label = str(self.model.classes_[int(np.argmax(shares))])
         distribution = dict(zip(map(str, self.model.classes_), map(float, shares), strict=True))
         result: dict[str, Any] = {"from_name": self.question, "to_name": self.to_name, "type": "choices"}
-        result["value"] = {"choices": [label]}
+        result["value"] = {"choices": [str(self.model.classes_[int(np.argmax(shares))])]}
         result["meta"] = {"distribution": distribution, "known": index is not None}
         score = 0.0 if index is None else float(self.scores[index])
         return {"result": [result], "score": score, "model_version": self.version}

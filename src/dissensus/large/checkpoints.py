@@ -137,10 +137,7 @@ def _write(folder: Path, checkpoint: Checkpoint[Any]) -> None:
         files[name] = [file.name, location.dtype, location.offset, location.shape, file_checksum(file)]
         del arrays[name]
     # order of the axes in memory, largest stride first: the last bits of a sum depend on it
-    axes = {
-        name: [int(axis) for axis in np.argsort([-step for step in array.strides], kind="stable")]
-        for name, array in arrays.items()
-    }
+    axes = {name: np.argsort(np.negative(a.strides), kind="stable").tolist() for name, a in arrays.items()}
     facts = {"stopped": checkpoint.stopped, "done": checkpoint.done, "axes": axes, "files": files}
     write_arrays(folder / STATE_FILE, facts, {name: a.transpose(axes[name]) for name, a in arrays.items()})
     for written in folder.iterdir():
@@ -159,9 +156,8 @@ def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
                 raise ValueError(file)
             arrays[name] = np.memmap(folder / file, dtype, "r", offset, tuple(shape))
     except (OSError, ValueError, ModelFileError):
-        raise DataError(
-            f"{folder}: the checkpoint is damaged; remove {folder.parent} and run again"
-        ) from None
+        remedy = f"remove {folder.parent} and run again"
+        raise DataError(f"{folder}: the checkpoint is damaged; {remedy}") from None
     trace = tuple(arrays.pop("trace").tolist())
     return Checkpoint(_rebuild(kind, "state", arrays), facts["done"], trace, facts["stopped"])
 

@@ -30,6 +30,8 @@ from dissensus.large.engine import LargeEngine, n_bytes
 from dissensus.large.file_arrays import file_location, labels_differ
 from dissensus.params import n_cores
 
+distributed = require("distributed", "cluster")  # this module is imported for a cluster only
+
 WORKER_TIMEOUT = 60.0  # seconds to wait for a worker
 CONNECT_TIMEOUT = 15.0  # seconds to wait for the scheduler
 POLL_SECONDS = 0.5  # interval of checks that the cluster is alive
@@ -46,7 +48,6 @@ DASK_LOG_LEVEL = logging.CRITICAL
 @contextmanager
 def connect(cluster: Any, *, n_workers: int = -1) -> Iterator[Any]:
     """Yield a client of an address, of new local processes, or the client itself."""
-    distributed = require("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
         yield cluster
         return
@@ -64,7 +65,6 @@ def _local(n_workers: int) -> Iterator[Any]:
     A client of a scheduler can run any code. The processes therefore listen on this machine only, and accept
     only clients with a certificate that is created here, in memory, for this cluster.
     """
-    distributed = require("distributed", "cluster")
     require("cryptography", "cluster")
     settings = {
         # otherwise Dask does not restart a worker that dies twice within some seconds
@@ -93,14 +93,12 @@ def _local(n_workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _remote(address: str) -> Iterator[Any]:
-    distributed = require("distributed", "cluster")
     # from the configuration of Dask
     security = distributed.Security() if address.startswith("tls://") else None
     if security is not None and security.tls_ca_file is None:
         files = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others"
-        raise ClusterError(
-            f"{address}: TLS needs a certificate; name its files in Dask's configuration ({files})"
-        )
+        remedy = f"name its files in Dask's configuration ({files})"
+        raise ClusterError(f"{address}: TLS needs a certificate; {remedy}")
     try:
         # checked first: a client that fails to start prints messages
         distributed.comm.get_address_host_port(address)
@@ -159,7 +157,6 @@ def _reason(error: BaseException) -> str:
 
 def result_of(client: Any, future: Any) -> Any:
     """Wait for the result of a future; raise an error if the cluster is lost."""
-    distributed = require("distributed", "cluster")
     while True:
         failed = future.status == "error"  # checked before: the task may fail right after a timeout
         try:
@@ -305,26 +302,25 @@ class ClusterTasks:
 
     def completed(self, step: Callable[..., Result], tasks: Sequence[Any]) -> Iterator[tuple[Any, Result]]:
         """Yield each task with the result of ``step(shared, task)`` as it finishes."""
-        client, distributed = self.client, require("distributed", "cluster")
+        client = self.client
         with require("dask", "cluster").config.set(NO_SIZE_WARNING):
             content = require("cloudpickle", "cluster").dumps(self.shared)
             shared = client.submit(pickle.loads, content, pure=False)
         submit = partial(client.submit, _run_task, self.resources, step, shared, pure=False)
-        futures = {submit(task): task for task in tasks}
-        pending = set(futures)
+        pending = {submit(task): task for task in tasks}
         try:
             while pending:
-                done = [future for future in futures if future in pending and future.done()]
+                done = [future for future in pending if future.done()]
                 for future in done:
-                    yield futures[future], result_of(client, future)
+                    yield pending[future], result_of(client, future)
                     future.release()
+                    del pending[future]
                 if not done:
                     running_workers(client)  # raises an error if there are none
                     with suppress(TimeoutError), client.as_current():
                         distributed.wait(list(pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-                pending.difference_update(done)
         finally:
-            for future in (shared, *futures):
+            for future in (shared, *pending):
                 future.release()
 
 

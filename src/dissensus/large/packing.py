@@ -270,7 +270,7 @@ class LabelFileReader:
         named: dict[str, Any] = {role: name for role, name in pairs if name is not None}
         if not named and not any(has_column(table.columns, role) for role in CODE_COLUMNS[1:]):
             raise _not_long(table.name, "no column is called annotator or label")
-        names = long_columns(table, ReadOptions(**named))
+        names = long_columns(table, ReadOptions(**named), [])
         guess = guess_note(dict(zip(CODE_COLUMNS, names, strict=True)), named)
         if guess and not self.guesses:
             self.guesses.append(f"{table.name}: {guess}")

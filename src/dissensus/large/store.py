@@ -93,8 +93,7 @@ def is_store(path: Path) -> bool:
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write the manifest to the folder of its files."""
     content = {"format": STORE_FORMAT} | asdict(manifest) | {"seal": manifest.seal}
-    text = json.dumps(content, indent=1, ensure_ascii=False)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_manifest(store: Path) -> Manifest:

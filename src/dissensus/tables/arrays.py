@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
@@ -168,8 +169,6 @@ def pack_ids(name: str, vocabulary: Vocabulary) -> Arrays:
 
 def unpack_ids(name: str, arrays: Arrays) -> Vocabulary:
     """Return the ids that :func:`pack_ids` turned into arrays."""
-    import pyarrow as pa
-
     role = "label" if name == "class" else name
     if f"{name}.values" in arrays:
         return Vocabulary(arrays[f"{name}.values"], role)
@@ -221,14 +220,13 @@ def pack(estimator: Any, *, fitted: bool = True) -> tuple[Header, Arrays]:
 
     Settings that are estimators themselves are saved by ``_state``.
     """
-    if not type(estimator).__module__.startswith("dissensus."):
-        raise DataError(
-            f"{type(estimator).__name__} is not a class of dissensus, so its file could not be loaded again; "
-            "save its arrays yourself"
-        )
+    kind = type(estimator)
+    if not kind.__module__.startswith("dissensus."):
+        problem = f"{kind.__name__} is not a class of dissensus, so its file could not be loaded again"
+        raise DataError(f"{problem}; save its arrays yourself")
     settings = estimator.get_params(deep=False).items()
     settings = {name: value for name, value in settings if not hasattr(value, "get_params")}
-    header: Header = {"class": type(estimator).__name__, "settings": settings}
+    header: Header = {"class": kind.__name__, "settings": settings}
     if not fitted:
         return header, {}
     header["facts"], arrays = estimator._state()

@@ -99,10 +99,8 @@ def only_column_left(columns: Sequence[str], annotator: Any, label: Any) -> str 
     None if either of these is unknown, if several columns are left, or if the name of the only one says that
     it is something else.
     """
-    named = [
-        [column] if column is not None else [name for name in columns if has_column([name], role)]
-        for role, column in (("annotator", annotator), ("label", label))
-    ]
+    roles = (("annotator", annotator), ("label", label))
+    named = [called(columns, role) if column is None else [column] for role, column in roles]
     rest = [name for name in columns if name.strip() and not any(name in names for names in named)]
     if [len(names) for names in (*named, rest)] != [1, 1, 1]:
         return None

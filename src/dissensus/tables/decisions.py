@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,7 +78,8 @@ class DecisionLog:
         """The last line about an item: a decision, or one that was undone."""
         last = self.lines[-1]
         if "undo" in last:
-            last = {"seq": last["seq"], "item": self._line(last["undo"])["item"]}
+            undone = next(line for line in self.lines if line.get("seq") == last["undo"])
+            last = {"seq": last["seq"], "item": undone["item"]}
         return last if "seq" in last else None
 
     def decide(self, item: str, label: Answer, note: str = "") -> int:
@@ -104,11 +104,8 @@ class DecisionLog:
         os.close(self._file)
         self._file = -1
 
-    def _line(self, seq: int) -> dict[str, Any]:
-        return next(line for line in self.lines if line.get("seq") == seq)
-
     def _record(self, fields: dict[str, Any]) -> int:
-        seq = 1 + max((line.get("seq", 0) for line in self.lines), default=0)
+        seq: int = self.lines[-1].get("seq", 0) + 1
         self._append({"seq": seq, "time": datetime.now(UTC).isoformat(timespec="seconds")} | fields)
         return seq
 
@@ -176,8 +173,7 @@ def _check(line: dict[str, Any], before: list[dict[str, Any]]) -> None:
         raise ValueError
 
 
-def _decisions(lines: Iterable[dict[str, Any]]) -> dict[str, Decision]:
-    lines = list(lines)
+def _decisions(lines: list[dict[str, Any]]) -> dict[str, Decision]:
     undone = {line["undo"] for line in lines if "undo" in line}
     decisions = dict[str, Decision]()
     for line in lines:

@@ -249,18 +249,16 @@ def _records(source: Source, delimiter: str, errors: str, *, strict: bool = Fals
 
 def _ragged(name: str, columns: Sequence[str], line: int, fields: Sequence[str]) -> DataError:
     n = len(fields)
-    return DataError(
-        f"{name} line {line}: {n} field{'s' * (n != 1)} but the header has {len(columns)} "
-        f"({listed(columns)}); complete the row, or quote a field that contains the delimiter"
-    )
+    problem = f"{n} field{'s' * (n != 1)} but the header has {len(columns)} ({listed(columns)})"
+    remedy = "complete the row, or quote a field that contains the delimiter"
+    return DataError(f"{name} line {line}: {problem}; {remedy}")
 
 
 def _guess_delimiter(source: Source) -> str:
     """Return the delimiter that splits the header into most columns; ties go to the comma (.tsv: tab)."""
     preferred = "\t" if source.suffix in (".tsv", ".tab") else ","
     candidates = sorted(_DELIMITERS, key=lambda delimiter: delimiter != preferred)
-    headers = {mark: next(_records(source, mark, "replace"), (1, []))[1] for mark in candidates}
-    return max(candidates, key=lambda mark: len(headers[mark]))
+    return max(candidates, key=lambda mark: len(next(_records(source, mark, "replace"), (1, []))[1]))
 
 
 def _n_lines(raw: bytes | mmap.mmap) -> int:

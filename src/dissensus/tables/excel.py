@@ -90,9 +90,8 @@ def _as_csv(path: str, name: str, sheet: Any) -> str:
                 raise DataError(f"{path} row {number} of {quoted(name)}: {problem}; {REMEDY}")
             if width and len(cells) > width:
                 problem = f"it has {len(cells):,} cells, and the first row {width:,} names"
-                raise DataError(
-                    f"{path} row {number} of {quoted(name)}: {problem}; name or clear the columns"
-                )
+                remedy = "name or clear the columns"
+                raise DataError(f"{path} row {number} of {quoted(name)}: {problem}; {remedy}")
             width = width or len(cells)
             writer.writerow(cells + [""] * (width - len(cells)))
     except DataError:

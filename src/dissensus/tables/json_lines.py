@@ -201,8 +201,7 @@ class JsonStream:
 def records(source: Source, decoder: json.JSONDecoder = PLAIN_DECODER) -> Iterator[LocatedObject]:
     """Yield the objects of a JSON array or of JSON lines, each with its location."""
     with source.text() as text:
-        stream = JsonStream(text, source.name, decoder)
-        for location, value in _located_values(stream):
+        for location, value in _located_values(JsonStream(text, source.name, decoder)):
             if not isinstance(value, dict):
                 problem = f"{source.name} {location}: is not a JSON object but {quoted(value)}"
                 raise DataError(f"{problem}; write one object per record")

@@ -130,16 +130,12 @@ def guess_layout(table: Table, options: ReadOptions) -> Layout:
     columns = wide_columns(first_rows(table)) if len(names) > 2 else []
     if not columns:
         return "long"
-    if not all(map(_is_person, columns)):
+    # numbered names and e-mail addresses are surely those of annotators
+    if not all(_ANNOTATOR_NAME.fullmatch(name.strip()) or "@" in name for name in columns):
         problem = f"the columns {listed(columns)} may be annotators, or questions about the item"
         wide, question = setting("layout", "wide"), setting("label", columns[0])
         raise DataError(f"{table.name}: {problem}; use {wide} for annotators, or {question} for one question")
     return "wide"
-
-
-def _is_person(name: str) -> bool:
-    """Return True if the name of a column is surely that of an annotator: numbered, or an e-mail address."""
-    return bool(_ANNOTATOR_NAME.fullmatch(name.strip())) or "@" in name
 
 
 def first_rows(table: Table) -> list[dict[str, str]]:
@@ -173,8 +169,11 @@ def unnamed_columns(
 ) -> list[str]:
     """Return the columns that, by name and values, do not hold texts, remarks, times or gold labels."""
     named = [name for name in names if not describes_item(name, role)]
-    texts = text_columns(first, named)
-    return [name for name in named if name not in texts]
+    # A text is long, mostly distinct and occurs in no other column. If all columns are like that, they are
+    # labels.
+    shared = _shared_values(first, named)
+    others = [name for name in named if shared[name] or not _are_texts([row[name] for row in first])]
+    return others or named
 
 
 def sharing_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
@@ -192,25 +191,14 @@ def _shared_values(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> 
     return {name: float(np.mean(values or [True])) for name, values in is_shared.items()}
 
 
-def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:
-    """Return the columns of long, mostly distinct values that occur in no other column.
-
-    If all columns are like that, their values are labels and the result is empty.
-    """
-    shared = _shared_values(first, names)
-    texts = {name for name in names if not shared[name] and _are_texts([row[name] for row in first])}
-    return texts if len(texts) < len(names) else set()
-
-
 # ---- long ---------------------------------------------------------------------------------------------
 
 
-def long_columns(table: Table, options: ReadOptions, notes: list[str] | None = None) -> tuple[str, str, str]:
+def long_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, str, str]:
     """Return the columns of items, annotators and labels in a long table; ``notes`` are added to."""
     names, annotator, label = table.columns, single_column(options.annotator), single_column(options.label)
     refuse_several_missing(names, options, table.name)
     item = item_column(table, options, "long")
-    notes = [] if notes is None else notes
     annotator = _role_column(table, "annotator", annotator, [item], notes)
     label = _role_column(table, "label", label, [item, annotator], notes)
     if len({item, annotator, label}) < 3:
@@ -290,9 +278,8 @@ def from_rows(
     notes = [*annotations.notes, *_odd_row_notes(annotations, vocab.to_arrow(ids[0], "item"))]
     P, n = annotations.n_classes, annotations.n_labels
     if max(MAX_DISTINCT, MAX_DISTINCT_SHARE * n) < P and annotations.class_values is None:
-        notes.append(
-            f"{n:,} labels have {P:,} different values; if these are texts, name another {setting('label')}"
-        )
+        remedy = f"if these are texts, name another {setting('label')}"
+        notes.append(f"{n:,} labels have {P:,} different values; {remedy}")
     annotations = replace(annotations, columns_read=roles, notes=tuple(notes))
     return with_constant_columns(annotations, table, options.text, ids[0], rows)
 
@@ -301,11 +288,11 @@ def unfolded(table: Table, options: ReadOptions) -> Table:
     """Return a table of one row per label if rows hold parallel lists of annotators and labels."""
     if isinstance(options.annotator, list | tuple) or isinstance(options.label, list | tuple):
         return table
-    names = [name for name in table.columns if has_column([name], "annotator")]
+    names = called(table.columns, "annotator")
     names = [name for name in table.columns if name == options.annotator] if options.annotator else names
     if not any(map(table.holds_lists, names)):
         return table
-    item, annotator, label = long_columns(table, options)
+    item, annotator, label = long_columns(table, options, [])
     if table.holds_lists(item):
         problem = f"{vocab.quoted(item)} holds lists, as if the table were written by column"
         raise DataError(f"{table.name}: {problem}; write one record per row")
@@ -461,11 +448,9 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
     text, columns = _value_columns(table, item, options.annotator, "annotator", options.text)
     annotators = columns if options.annotator is not None else sharing_columns(first_rows(table), columns)
     left_out = [name for name in columns if name not in annotators]
-    finding = (
-        f"read annotators from {vocab.quoted(listed(annotators))}, and left out {listed(left_out)}, whose"
-    )
-    remedy = f"values occur in no other column; if that is wrong, name all with {setting('annotator')}"
-    notes = [f"{finding} {remedy}"] if left_out else []
+    finding = f"read annotators from {vocab.quoted(listed(annotators))}, and left out {listed(left_out)}"
+    remedy = f"if that is wrong, name all with {setting('annotator')}"
+    notes = [f"{finding}, whose values occur in no other column; {remedy}"] if left_out else []
     ids, *cells = table.ids([item, *annotators])
     _refuse_second_header(table, annotators, cells)
     labels = [_as_integers(vocab.to_arrow(column, "label")) for column in cells]
@@ -473,15 +458,14 @@ def read_wide(table: Table, options: ReadOptions) -> Annotations:
     row, annotator = np.concatenate(filled), np.repeat(np.arange(len(filled)), [len(rows) for rows in filled])
     if not len(row):
         raise DataError(f"{table.name}: every cell is blank; there is no label")
-    n_missing = sum(len(column) - len(rows) for column, rows in zip(labels, filled, strict=True))
+    n_missing = sum(map(len, labels)) - len(row)
     n_blank = sum(int(_blank(column).sum()) for column in labels)
     words = f"{{}} {{have}} no label ({', '.join(map(vocab.quoted, missing.words))})"
     parts = [column.take(vocab.arrow_indices(rows)) for column, rows in zip(labels, filled, strict=True)]
+    people = vocab.to_arrow([table.native(name) for name in annotators], "annotator")
     annotations = Annotations.from_arrays(
         vocab.to_arrow(ids, "item").take(vocab.arrow_indices(row)),
-        vocab.to_arrow([table.native(name) for name in annotators], "annotator").take(
-            vocab.arrow_indices(annotator)
-        ),
+        people.take(vocab.arrow_indices(annotator)),
         _concatenate(parts, table),
         classes=options.classes,
         duplicates=options.duplicates,
@@ -575,15 +559,12 @@ def read_counts(table: Table, options: ReadOptions) -> Annotations:
         unknown = [name for name in names if name not in declared]
         absent = [name for name in declared if name not in names]
         if unknown:
+            problem = f"column {vocab.quoted(unknown[0])} is not in the label set"
             remedy = f"add it with {setting('classes')} or name the class columns with {setting('label')}"
-            raise DataError(
-                f"{table.name}: column {vocab.quoted(unknown[0])} is not in the label set; {remedy}"
-            )
+            raise DataError(f"{table.name}: {problem}; {remedy}")
         if absent:
-            remedy = f"it has {listed(table.columns)}"
-            raise DataError(
-                f"{table.name}: there is no column for the class {vocab.quoted(absent[0])}; {remedy}"
-            )
+            problem = f"there is no column for the class {vocab.quoted(absent[0])}"
+            raise DataError(f"{table.name}: {problem}; it has {listed(table.columns)}")
         names = declared
     ids, *cells = table.ids([item, *names])
     parsed = [_parse_counts(column, table, name) for column, name in zip(cells, names, strict=True)]
@@ -629,10 +610,9 @@ def _parse_counts(cells: Any, table: Table, name: str) -> NDArray[np.float64]:
 def read_table(table: Table, options: ReadOptions, layout: Layout | None) -> Annotations:
     """Read a table in any of the three layouts; None: the one it looks like."""
     if len(table.columns) < 2:
-        raise DataError(
-            f"{table.name}: this is not a table: it has only one column ({listed(table.columns)}); give one "
-            "row per label with the columns item, annotator and label, separated by commas or tabs"
-        )
+        problem = f"this is not a table: it has only one column ({listed(table.columns)})"
+        columns = "the columns item, annotator and label, separated by commas or tabs"
+        raise DataError(f"{table.name}: {problem}; give one row per label with {columns}")
     readers = {"long": read_long, "wide": read_wide, "counts": read_counts}
     return readers[layout or guess_layout(table, options)](table, options)
 
@@ -712,9 +692,8 @@ def with_side_tables(
             tables[f"{role}s"] = columns.add_column(0, name, table.ids([key])[0])
             locators[f"{role}s"] = table.locate
     if gold is not None:
-        table = open_table(
-            pa.table(read_decisions(gold)) if is_decisions(gold) else gold, name="the gold table"
-        )
+        gold = pa.table(read_decisions(gold)) if is_decisions(gold) else gold
+        table = open_table(gold, name="the gold table")
         names, usual = table.columns, id_columns[0]
         key = find_column(names, "item", usual if usual in names else None, table.name)
         others = [name for name in names if name != key and name.strip()]

@@ -20,19 +20,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, setting
+from dissensus.labels import vocabulary as vocab
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS, LabelType, format_set, parse_set
-from dissensus.labels.vocabulary import (
-    arrow_indices,
-    is_string_type,
-    numpy_values,
-    quoted,
-    to_arrow,
-    valid_text,
-)
 from dissensus.tables import layouts
 from dissensus.tables.column_values import codes_of, varies_within
-from dissensus.tables.columns import find_column, has_column, listed
+from dissensus.tables.columns import called, find_column, has_column, listed
 from dissensus.tables.tables import Table
 
 # Usual names of the columns of the two options, of the winner, and of chosen and rejected options.
@@ -91,7 +84,7 @@ def tag_columns(table: Table, options: layouts.ReadOptions) -> list[str]:
     if label is not None or has_column(names, "label") or not (options.item or has_column(names, "item")):
         return []
     first = layouts.first_rows(table)
-    roles = [name for name in names if has_column([name], "item") or has_column([name], "annotator")]
+    roles = called(names, "item") + called(names, "annotator")
     others = [name for name in names if name.strip() and name not in (*roles, options.item, annotator)]
     tags = layouts.unnamed_columns(first, others)
     codes = codes_of(table, [*roles, *tags])  # what is the same for an item or an annotator is no answer
@@ -105,16 +98,16 @@ def read_tags(table: Table, options: layouts.ReadOptions, tags: Sequence[str]) -
     item = layouts.item_column(table, options, "wide")
     annotator = layouts.single_column(options.annotator)
     annotator = find_column(table.columns, "annotator", annotator, table.name, taken=[item, *tags])
-    cells = [to_arrow(column, "label").cast(pa.string()).to_pylist() for column in table.ids(tags)]
+    cells = [vocab.to_arrow(column, "label").cast(pa.string()).to_pylist() for column in table.ids(tags)]
     words = np.array([[(cell or "").strip().casefold() for cell in column] for column in cells])
     invalid = np.argwhere(~np.isin(words, [*_BOOLEAN_WORDS, ""]).T)
     if len(invalid):
         row, tag = invalid[0]
-        problem = f"{quoted(tags[tag])} is {quoted(words[tag, row])}"
+        problem = f"{vocab.quoted(tags[tag])} is {vocab.quoted(words[tag, row])}"
         raise DataError(f"{table.locate(int(row))}: {problem}; a column per tag holds 0 or 1")
     sets, inverse = np.unique(np.isin(words, list(_TRUE_WORDS)).T, axis=0, return_inverse=True)
     texts = [format_set(str(tag) for tag, is_set in zip(tags, row, strict=True) if is_set) for row in sets]
-    answers = pa.array(texts, pa.string()).take(arrow_indices(inverse.ravel()))
+    answers = pa.array(texts, pa.string()).take(vocab.arrow_indices(inverse.ravel()))
     answers = pc.if_else((words != "").any(axis=0), answers, None)
     note = f"answers are read as sets of the {len(tags)} tags with a column of 0 and 1 ({listed(tags)})"
     note += f"; name others with {setting('label')} if that is wrong"
@@ -149,13 +142,13 @@ def read_pairs(table: Table, options: layouts.ReadOptions) -> Annotations:
     """Read a table of comparisons."""
     sides, winner, annotator, question = _pair_columns(table, options)
     names = [name for name in (*sides, winner, annotator, question) if name is not None]
-    columns = {name: to_arrow(ids, "option") for name, ids in zip(names, table.ids(names), strict=True)}
+    columns = {name: vocab.to_arrow(ids, "option") for name, ids in zip(names, table.ids(names), strict=True)}
     missing = np.zeros(len(columns[sides[0]]), bool)
     missing = missing if winner is None else options.missing.mask(columns[winner])
     if missing.all():
         raise DataError(f"{table.name}: every winner is blank; there is nothing to read")
     rows = np.flatnonzero(~missing)
-    values = {name: numpy_values(column.cast(pa.string()))[rows] for name, column in columns.items()}
+    values = {name: vocab.numpy_values(column.cast(pa.string()))[rows] for name, column in columns.items()}
     left, right = (values[side] for side in sides)
     if winner is not None:
         labels = _sides_won(table, rows, values[winner], left, right)
@@ -164,19 +157,18 @@ def read_pairs(table: Table, options: layouts.ReadOptions) -> Annotations:
         left, right = np.minimum(left, right), np.maximum(left, right)
     same = np.flatnonzero(left == right)
     if len(same):
-        problem = f"{quoted(left[same[0]])} is compared with itself"
+        problem = f"{vocab.quoted(left[same[0]])} is compared with itself"
         raise DataError(f"{table.locate(int(rows[same[0]]))}: {problem}; correct it")
     items = [f"{a} | {b}" for a, b in zip(left, right, strict=True)]
     if question is not None:
         items = [f"{asked}: {pair}" for asked, pair in zip(values[question], items, strict=True)]
-    row_of_item = {name: row for row, name in reversed(list(enumerate(items)))}
-    first = list(row_of_item.values())
+    names_of_items, first = np.unique(np.array(items, object), return_index=True)
     annotations = Annotations.from_arrays(
         items,
         np.full(len(left), _UNKNOWN_ANNOTATOR, object) if annotator is None else values[annotator],
         labels,
         classes=WINNERS,
-        items=pa.table({"item": list(row_of_item), "left": left[first], "right": right[first]}),
+        items=pa.table({"item": names_of_items, "left": left[first], "right": right[first]}),
         duplicates=options.duplicates,
         frame_kind=table.frame_kind,
         locate=lambda row: table.locate(int(rows[row])),
@@ -231,7 +223,7 @@ def _sides_won(
             sides[row] = "tie"
         else:
             remedy = "give the name of one of the two, 'left', 'right' or 'tie'"
-            raise DataError(f"{table.locate(int(rows[row]))}: the winner is {quoted(winner)}; {remedy}")
+            raise DataError(f"{table.locate(int(rows[row]))}: the winner is {vocab.quoted(winner)}; {remedy}")
     return sides
 
 
@@ -247,14 +239,14 @@ def holds_lists(table: Table, options: layouts.ReadOptions) -> bool:
     if label is None and not has_column(names, "label"):
         return False
     try:
-        taken = [] if label is not None else [name for name in names if has_column([name], "item")]
+        taken = [] if label is not None else called(names, "item")
         label = find_column(names, "label", label, table.name, taken=taken)
     except DataError:
         return False
     if table.holds_lists(label):
         return True
     column = table.head(_LISTS_PROBED, [label]).column(label)
-    cells = column.to_pylist() if is_string_type(column.type) else []
+    cells = column.to_pylist() if vocab.is_string_type(column.type) else []
     filled = [cell for cell in cells if cell and cell.strip()]
     return bool(filled) and all(_parse_list(cell) is not None for cell in filled)
 
@@ -275,7 +267,7 @@ def _parse_list(text: str) -> list[Any] | None:
 
 def read_sets(table: Table, options: layouts.ReadOptions, separator: str | None) -> Annotations:
     """Read one row per answer whose label is a list, or a string with a separator; blanks are skipped."""
-    names = layouts.long_columns(table, options)
+    names = layouts.long_columns(table, options, [])
     values = table.typed(names[2:]).column(0).to_pylist()
     texts = [None if value in options.missing.words else _set_text(value, separator) for value in values]
     ids = [*table.ids(names[:2]), pa.array(texts, pa.string())]
@@ -292,7 +284,7 @@ def _set_text(value: Any, separator: str | None) -> str | None:
     if parts is None or isinstance(parts, str):
         return format_set([value] if parts else parse_set(value))
     texts = [str(part) for part in parts]
-    if any(isinstance(part, dict | list) for part in parts) or texts != list(map(valid_text, texts)):
-        problem = f"the answer {quoted(value)} is no list of texts or numbers"
+    if any(isinstance(part, dict | list) for part in parts) or texts != list(map(vocab.valid_text, texts)):
+        problem = f"the answer {vocab.quoted(value)} is no list of texts or numbers"
         raise DataError(f"{problem}; give a list of classes")
     return format_set(texts)

@@ -29,18 +29,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
 from dissensus.errors import DataError, setting, setting_variable
-from dissensus.labels.vocabulary import valid_text
+from dissensus.labels.vocabulary import arrow_numbers, arrow_table, numpy_values, valid_text
 from dissensus.metrics import entropy_rows
 from dissensus.numerics import Array
 from dissensus.tables.atomic import atomic_directory, atomic_path, is_temporary_name, unchanged
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dissensus.labels.annotations import Annotations
 
 LABELS_FILE = "labels.csv"  # in the directory of a run
@@ -175,10 +176,9 @@ def read_summary(directory: Path) -> dict[str, Any]:
         for name, digest in digests.items():
             file = directory / name
             if not (file.is_file() and file_digest(file) == digest):
-                problem = (
-                    f"{name} {'was changed' if file.exists() else 'is missing'} since {SUMMARY} was written"
-                )
-                raise DataError(f"{directory}: {problem}; run the command that made it again")
+                problem = f"{name} {'was changed' if file.exists() else 'is missing'}"
+                remedy = "run the command that made it again"
+                raise DataError(f"{directory}: {problem} since {SUMMARY} was written; {remedy}")
     return summary
 
 
@@ -194,9 +194,6 @@ def replacing_file(directory: Path, name: str) -> Iterator[Path]:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that affect numerical results."""
-    import pyarrow as pa
-    import scipy
-
     packages = {module.__name__: module.__version__ for module in (np, scipy, pa)}
     return {"dissensus": __version__, "python": platform.python_version()} | packages
 
@@ -206,8 +203,6 @@ def label_table(annotations: Annotations, with_items: bool = False) -> pa.Table:
 
     ``with_items`` repeats the columns of the item table in each row, from where they can be read again.
     """
-    import pyarrow as pa
-
     from dissensus.tables.layouts import COUNT_PREFIX
 
     rows = annotations.item
@@ -294,8 +289,6 @@ def write_csv(frame: Any, path: Path) -> None:
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write rows, as dictionaries by column, as CSV; a missing key is an empty cell."""
-    from dissensus.labels.vocabulary import arrow_table
-
     names = dict.fromkeys(name for row in rows for name in row)
     write_csv_chunks([arrow_table({name: [row.get(name) for row in rows] for name in names})], path)
 
@@ -323,9 +316,6 @@ def without_formulas(table: pa.Table) -> pa.Table:
     """Put a quote before texts and column names that begin a formula, inside :func:`for_spreadsheets`."""
     if not _FOR_SPREADSHEETS.get():
         return table
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             column = pc.replace_substring_regex(table.column(index), _FORMULA_START, r"'\1")
@@ -334,25 +324,20 @@ def without_formulas(table: pa.Table) -> pa.Table:
 
 
 def _rounded(table: pa.Table) -> pa.Table:
-    import pyarrow as pa
-
-    from dissensus.labels.vocabulary import arrow_numbers, numpy_numbers
-
     columns = list(table.columns)
     for index, values in enumerate(columns):
         if pa.types.is_floating(values.type):  # NaN for null, and null for NaN
-            plain = values.to_numpy() if values.null_count else numpy_numbers(values.combine_chunks())
-            rounded = round_significant(np.asarray(plain))
+            rounded = round_significant(numpy_values(values.combine_chunks()))
             columns[index] = arrow_numbers(rounded, ~np.isnan(rounded))
     # All at once: replacing thousands of columns one by one is slow.
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
-def round_significant(values: NDArray[np.float64], digits: int = SIGNIFICANT_DIGITS) -> NDArray[np.float64]:
-    """Round to ``digits`` significant digits."""
+def round_significant(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round to six significant digits."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # x · 10^(digits − 1 − ⌊log₁₀|x|⌋) has its last significant digit before the decimal point
-        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
+        # x · 10^(6 − 1 − ⌊log₁₀|x|⌋) has its last significant digit before the decimal point
+        scale = 10.0 ** (SIGNIFICANT_DIGITS - 1 - np.floor(np.log10(np.abs(values))))
         rounded = np.round(values * scale) / scale
     # Adding 0 turns −0 into 0.
     return np.where(np.isfinite(scale) & np.isfinite(values), rounded, values) + 0.0

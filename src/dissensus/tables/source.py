@@ -130,13 +130,29 @@ def open_source(
 def file_bytes(path: str | os.PathLike[str]) -> Raw:
     """Return the bytes of a file, which are read when they are used."""
     name, path = os.fspath(path), Path(path)
-    with _explaining_os_errors(name, path):
+    try:
         if path.is_dir():
             raise DataError(f"{name}: is a directory; name the file in it")
         if path.is_file():
             with path.open("rb") as file:
                 return _mapped(file.fileno())
         return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{name}: no such file; {_path_hint(path)}") from None
+    except (OSError, ValueError) as error:
+        reason = system_words(error)
+        raise DataError(f"{name}: cannot be read ({reason}); check its name and permissions") from None
+
+
+def _path_hint(path: Path) -> str:
+    """Return the next step for a path that does not exist: a similar name, if there is one."""
+    try:
+        # similar without the suffix, which most files share
+        names = [file.name for file in path.parent.iterdir() if nearest(path.stem, [file.stem])]
+    except OSError:
+        return f"there is no folder {str(path.parent)!r} either; check the path"
+    close = nearest(path.name, names)
+    return "check the name" if close is None else f"did you mean {str(path.parent / close)!r}?"
 
 
 def refuse_pipe(file: Path) -> None:
@@ -161,10 +177,9 @@ def encoding_error(source: Source) -> DataError | None:
         if b"\0" in source.raw[:_BYTES_CHECKED]:
             return _binary_error(source)
         line = len(_LINE_END.findall(source.raw[: error.start])) + 1
-        return DataError(
-            f"{source.name} line {line}: byte 0x{source.raw[error.start]:02x} is not UTF-8; save the file as "
-            f"UTF-8, or say which encoding it has: {setting('encoding')}"
-        )
+        problem = f"byte 0x{source.raw[error.start]:02x} is not UTF-8"
+        remedy = f"save the file as UTF-8, or say which encoding it has: {setting('encoding')}"
+        return DataError(f"{source.name} line {line}: {problem}; {remedy}")
     return None
 
 
@@ -212,10 +227,9 @@ def _max_unzipped() -> int:
 
 def _check_unzipped_size(name: str, size: int) -> None:
     if size > _max_unzipped():
-        raise DataError(
-            f"{name}: decompresses to more than {size_words(_max_unzipped())}, {_UNZIPPED_PER_MEMORY} times "
-            f"the memory available; decompress it yourself, or allow more with {setting('memory')}"
-        )
+        limit = f"{size_words(_max_unzipped())}, {_UNZIPPED_PER_MEMORY} times the memory available"
+        remedy = f"decompress it yourself, or allow more with {setting('memory')}"
+        raise DataError(f"{name}: decompresses to more than {limit}; {remedy}")
 
 
 def _refuse_other_files(source: Source) -> None:
@@ -234,25 +248,6 @@ def _refuse_other_files(source: Source) -> None:
 
 def _binary_error(source: Source) -> DataError:
     return DataError(f"{source.name}: contains NUL bytes, so it is a binary file, not a table; give a CSV")
-
-
-@contextmanager
-def _explaining_os_errors(name: str, path: Path) -> Iterator[None]:
-    """Report errors of the operating system in one line with the next step."""
-    try:
-        yield
-    except FileNotFoundError:
-        try:
-            # similar without the suffix, which most files share
-            names = [file.name for file in path.parent.iterdir() if nearest(path.stem, [file.stem])]
-            close = nearest(path.name, names)
-            hint = "check the name" if close is None else f"did you mean {str(path.parent / close)!r}?"
-        except OSError:
-            hint = f"there is no folder {str(path.parent)!r} either; check the path"
-        raise DataError(f"{name}: no such file; {hint}") from None
-    except (OSError, ValueError) as error:
-        reason = system_words(error)
-        raise DataError(f"{name}: cannot be read ({reason}); check its name and permissions") from None
 
 
 def not_reached(path: str | Path, remedy: str) -> DataError:

@@ -94,10 +94,8 @@ def recognise_format(source: Source) -> str:
     start = source.start
     for document, magic in _OTHER_DOCUMENTS.items():
         if start.lower().startswith(magic):
-            raise DataError(
-                f"{source.name}: this is {document}, not a table; save its table as CSV with one row per "
-                "label (columns item, annotator and label), and give that file"
-            )
+            remedy = "save its table as CSV with one row per label (columns item, annotator and label)"
+            raise DataError(f"{source.name}: this is {document}, not a table; {remedy}, and give that file")
     by_suffix = _INPUT_SUFFIXES.get(source.suffix, "")
     if start.startswith(PARQUET_MAGIC):
         return "parquet"
@@ -190,16 +188,14 @@ class ParquetTable(FileTable):
 
     def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
         """Yield the columns as strings, some rows at a time."""
-        rows = 0
         try:
             for batch in self._file.iter_batches(_ROWS_PER_CHUNK, columns=list(columns)):
                 batch.validate(full=True)
-                rows += len(batch)
                 chunks = [self.as_ids(pa.chunked_array([batch.column(name)]), name) for name in columns]
                 yield [chunk.combine_chunks() for chunk in chunks]
         except _PARQUET_ERRORS:
             raise self._damaged() from None
-        if not rows:
+        if not self._file.metadata.num_rows:
             raise self._no_rows()
 
     def typed(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -299,9 +295,8 @@ def _narwhals_frame(frame: Any, name: str) -> nw.DataFrame[Any]:
 
     if hasattr(frame, "with_format"):  # a Hugging Face dataset, or several by split
         if isinstance(frame, Mapping):
-            splits = ", ".join(map(str, frame))
             remedy = "give one of them, or the folder it is saved in"
-            raise DataError(f"{name} has several splits ({splits}); {remedy}")
+            raise DataError(f"{name} has several splits ({', '.join(map(str, frame))}); {remedy}")
         frame = with_class_names(frame.with_format("arrow")[:], name)
     if isinstance(frame, Mapping):
         frame = pa.table({"item": list(frame.keys()), "label": list(frame.values())})
@@ -363,10 +358,9 @@ def _numbers_to_names(column: pa.Array, names: Sequence[str], source: str) -> pa
     codes = pc.if_else(pc.equal(column, -1), None, column)
     lowest, highest = pc.min_max(codes).as_py().values()
     if lowest is not None and not 0 <= lowest <= highest < len(names):
-        raise DataError(
-            f"{source}: label {lowest if lowest < 0 else highest} is not one of the dataset's {len(names)} "
-            "classes; correct it"
-        )
+        wrong = lowest if lowest < 0 else highest
+        problem = f"label {wrong} is not one of the dataset's {len(names)} classes"
+        raise DataError(f"{source}: {problem}; correct it")
     return pa.array(names, pa.string()).take(codes)
 
 
@@ -404,10 +398,8 @@ def unfold(table: Table, annotator: str, label: str, others: Mapping[str, pa.Chu
     lengths = [pc.fill_null(pc.list_value_length(column), 0) for column in (annotators, labels)]
     differing = np.flatnonzero(numpy_bools(pc.not_equal(*lengths)))
     if len(differing):
-        raise DataError(
-            f"{table.locate(int(differing[0]))}: the lists of annotators ({quoted(annotator)}) and labels "
-            f"({quoted(label)}) differ in length; correct the row"
-        )
+        lists = f"the lists of annotators ({quoted(annotator)}) and labels ({quoted(label)})"
+        raise DataError(f"{table.locate(int(differing[0]))}: {lists} differ in length; correct the row")
     rows = pc.list_parent_indices(annotators)
     columns = {name: column.take(rows) for name, column in others.items()}
     columns |= {annotator: pc.list_flatten(annotators), label: pc.list_flatten(labels)}

@@ -75,8 +75,7 @@ def write_labels(
         _write_dataset(_with_columns(table, side), path)
     elif kind == "label-studio":
         model = type(labels).__name__ if hasattr(labels, "label_distributions_") else ""
-        version = f"dissensus {model}".strip()
-        _write_predictions(table, side, path, question, to_name, version)
+        _write_predictions(table, side, path, question, to_name, f"dissensus {model}".strip())
     elif kind == "weighted":
         write_table(weighted_rows(table, side), path)
     else:
@@ -101,8 +100,7 @@ def write_tables(tables: Mapping[Path, pa.Table], format: str | None = None) -> 
             if kind == "parquet":
                 pq.write_table(table, file)
                 continue
-            compression = "gzip" if file.suffix == ".gz" else None
-            with pa.output_stream(str(file), compression=compression) as sink:
+            with pa.output_stream(str(file), compression="gzip" if file.suffix == ".gz" else None) as sink:
                 if kind == "csv":
                     options = pa_csv.WriteOptions(quoting_style="needed")
                     pa_csv.write_csv(without_formulas(_without_dictionaries(table)), sink, options)

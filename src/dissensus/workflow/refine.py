@@ -182,9 +182,8 @@ def fit(
         check_rules("fit", {"estimate": NUMERIC_ESTIMATES}, estimate=estimate)
     settings = dict(settings or {})
     if represent and estimate != "population":
-        raise ParameterError(
-            f"{setting('represent')} restricts the population; leave out {setting('estimate')}"
-        )
+        remedy = f"leave out {setting('estimate')}"
+        raise ParameterError(f"{setting('represent')} restricts the population; {remedy}")
     if estimate == "truth":
         run = _refine_truth(annotations, model, settings, seed, n_jobs, progress)
     else:
@@ -288,32 +287,26 @@ def _refine_truth(
 
 def check_labels(annotations: Annotations, model: str, estimate: str) -> None:
     """Reject labels without disagreement or of free text, unless a model is named, or beyond the memory."""
+    name_model = f"name a {setting('model')} to fit anyway"
     several = model == "auto" and annotations.label_type != "pairwise" and annotations.n_labels > 1
     if several and not annotations.anonymous and annotations.n_annotators == 1:
-        raise DataError(
-            f"all labels are by one annotator ({annotations.annotators[0]!r}), so there is no disagreement "
-            f"to model; add labels by others, name another {setting('annotator')}, or name a "
-            f"{setting('model')} to fit anyway"
-        )
+        problem = f"all labels are by one annotator ({annotations.annotators[0]!r})"
+        remedy = f"add labels by others, name another {setting('annotator')}, or {name_model}"
+        raise DataError(f"{problem}, so there is no disagreement to model; {remedy}")
     if several and estimate != "truth" and int(pairs_per_item(annotations).max()) < 2:
-        raise DataError(
-            "no item has labels by two annotators, so there is no disagreement to model; add second labels "
-            f"of some items, or name a {setting('model')} to fit anyway"
-        )
+        problem = "no item has labels by two annotators, so there is no disagreement to model"
+        raise DataError(f"{problem}; add second labels of some items, or {name_model}")
     M, P = annotations.n_items, annotations.n_classes
     free = model == "auto" and annotations.label_type == "nominal"
     if free and P >= MIN_FREE_TEXT_CLASSES and annotations.n_labels < P * MIN_LABELS_PER_CLASS:
-        raise DataError(
-            f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes; group "
-            f"them first, name another {setting('label')}, or name a {setting('model')} to fit anyway"
-        )
+        problem = f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes"
+        raise DataError(f"{problem}; group them first, name another {setting('label')}, or {name_model}")
     limit, needed = current().memory, PROCESS_BYTES + ARRAYS_IN_MEMORY * 8 * M * P
     many_classes = P > comparison.MAX_MATRIX_CLASSES and annotations.label_type != "numeric"
     if many_classes and limit is not None and needed > limit:
-        raise DataError(
-            f"{M:,} items with {P:,} classes need {size_words(needed)} of memory; the limit is "
-            f"{size_words(limit)}; raise it with {setting('memory')}, or group the classes first"
-        )
+        problem = f"{M:,} items with {P:,} classes need {size_words(needed)} of memory"
+        remedy = f"raise it with {setting('memory')}, or group the classes first"
+        raise DataError(f"{problem}; the limit is {size_words(limit)}; {remedy}")
 
 
 @contextmanager

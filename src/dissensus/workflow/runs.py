@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from dissensus.annotators.pseudonyms import is_pseudonymous, may_be_pseudonyms
 from dissensus.annotators.verdicts import ANNOTATORS_FILE, annotator_verdicts, bias_columns, read_verdicts
@@ -31,6 +32,7 @@ from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
 from dissensus.labels import provided
+from dissensus.labels.agreement import agreement_with_others
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.rows import join_labels, without_repeated
@@ -49,8 +51,6 @@ from dissensus.workflow.refine import SHARE_FITTED, Refinement, default_model, f
 from dissensus.workflow.run_labels import ROWS_FILE, save_labels
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dissensus.annotators.verdicts import AnnotatorVerdicts
     from dissensus.evaluate.recovery import Recovery
     from dissensus.evaluate.select import Selection
@@ -91,9 +91,8 @@ def write_run(
                 progress("judging annotators", SHARE_FITTED)
                 verdicts = annotator_verdicts(run.annotations, run.model)
                 progress("writing labels, annotators and the model", SHARE_FITTED)
-            results.write_csv_chunks(
-                map(arrow_table, run.model.label_batches()), folder / results.LABELS_FILE
-            )
+            batches = map(arrow_table, run.model.label_batches())
+            results.write_csv_chunks(batches, folder / results.LABELS_FILE)
             if not run.annotations.anonymous:
                 results.write_csv_chunks([annotator_table(run, verdicts)], folder / ANNOTATORS_FILE)
             run.model.save_draws_apart(folder / MODEL_FILE)
@@ -154,8 +153,6 @@ def annotator_table(run: Refinement, verdicts: AnnotatorVerdicts | None = None) 
 
     The columns of the model follow; HPGM's clusters and information are those of the verdicts.
     """
-    from dissensus.labels.agreement import agreement_with_others
-
     annotations = run.annotations
     columns: dict[str, Any] = {"annotator": annotations.annotator_vocabulary.arrow}
     columns["n_labels"] = annotations.annotator_load
@@ -317,8 +314,7 @@ def annotators_of(path: Path, read: Read, *, seed: int = 0, n_jobs: int = -1) ->
     if run.labels.anonymous:
         raise DataError(f"{path}: has counts of labels, without annotators; use a file of single labels")
     if run.labels.label_type == "numeric":
-        table = annotator_table(Refinement(run.labels, run.model, "", seed))
-        return {name: table[name].to_pylist() for name in table.column_names}, ""
+        return annotator_table(Refinement(run.labels, run.model, "", seed)).to_pydict(), ""
     verdicts = annotator_verdicts(run.labels, run.model)
     return verdicts.columns(), verdicts.in_words()
 
@@ -368,8 +364,6 @@ def update_run(
 
 def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> Annotations:
     """Attach the tables and gold of the old and the new labels; where both have a row, the old one counts."""
-    import pyarrow as pa
-
     tables: dict[str, Any] = {}
     gold: dict[Any, Any] = {}
     for labels in (new, old):
@@ -391,8 +385,6 @@ def _with_both_tables(both: Annotations, old: Annotations, new: Annotations) -> 
 def unseen_labels(path: Path, learned: Annotations, new: Annotations) -> Annotations:
     """Return the labels that the run does not have yet; reject them if the run is anonymous, or has all."""
     if is_pseudonymous(learned) and not may_be_pseudonyms(new):
-        raise DataError(
-            f"{path}: the run is anonymous, so new labels cannot be matched with its annotators; fit the old "
-            "and the new labels together"
-        )
+        problem = "the run is anonymous, so new labels cannot be matched with its annotators"
+        raise DataError(f"{path}: {problem}; fit the old and the new labels together")
     return without_repeated(learned, new, "the run")

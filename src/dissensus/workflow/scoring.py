@@ -9,7 +9,7 @@ of reference has default metrics; others can be named.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from dissensus.tables.columns import find_column, has_column, listed
 from dissensus.tables.results import LABEL, LABELS_FILE, N_LABELS, is_result_directory, probability_columns
 from dissensus.tables.source import open_source
 from dissensus.tables.tables import open_table
-from dissensus.workflow.runs import MODEL_SUFFIX
+from dissensus.workflow.runs import MODEL_SUFFIX, Read
 
 ANNOTATORS_LABELS = "labels by annotators"  # a kind of reference
 LABEL_METRICS = ("accuracy", "macro_f1", "weighted_f1", "onehot_accuracy", "lewidi_f1")
@@ -41,8 +41,6 @@ DEFAULT_METRICS: dict[str, tuple[str, ...]] = {
 }
 SCALE_METRICS = ("wasserstein", "ranked_probability_score")
 SCALE_COLUMNS = ("mean", "median", "lower_quartile", "upper_quartile")  # of an ordered scale
-
-Reader = Callable[[Path], Annotations]
 
 
 # ---- estimates ------------------------------------------------------------------------------------------
@@ -154,7 +152,7 @@ def score(
     item: str | None = None,
     label: str | None = None,
     kind: str | None = None,
-    read_labels: Reader | None = None,
+    read_labels: Read | None = None,
 ) -> Scores:
     """Score estimates, or a model, against a reference.
 
