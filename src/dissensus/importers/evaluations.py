@@ -65,9 +65,8 @@ class Log:
             texts = {name: _contents(_at(record, name)) for name in f"{self.input} {self.output}".split()}
             joined = list(filter(None, texts.values()))
             output = as_text([texts[name] for name in self.output.split()])
-            item = gather.item(
-                location, identifier, {"text": joined, **texts} if joined else {}, output=output
-            )
+            columns = {"output": output} if output else {}
+            item = gather.item(location, identifier, {"text": joined, **texts} if joined else {}, **columns)
             judgements = gather.parsed(location, self._judgements, record)
             if not judgements:
                 gather.skip(f"samples {'with an error' if record.get('error') else 'without a score'}")
