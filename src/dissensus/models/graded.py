@@ -56,19 +56,10 @@ add_counts = Loop(
     "graded_add_counts", "M E N P Q", **LABEL_ARRAYS, posterior="float64 M Q", counts="float64 N P Q"
 )
 add_derivatives = Loop(
-    "graded_add_derivatives",
-    "N P Q D T W",
-    counts="float64 N P Q",
-    below="float64 N T Q",
-    guess_rates="float64 N",
-    shares="float64 P",
-    x="float64 Q D",
-    d="float64 Q",
-    guesses="float64 N",
-    gradient="float64 N W",
-    information="float64 N W W",
-    min_probability="float",
-)
+    "graded_add_derivatives", "N P Q D T W", counts="float64 N P Q", below="float64 N T Q",
+    guess_rates="float64 N", shares="float64 P", x="float64 Q D", d="float64 Q", guesses="float64 N",
+    gradient="float64 N W", information="float64 N W W", min_probability="float",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
