@@ -286,20 +286,11 @@ def draw_gamma(prior: PriorPair, tables: Ints, minus_log_eta: float, rng: Genera
     return float(max(drawn, MIN_SHARE))
 
 
-def softmax(logits: Array) -> Array:
-    """Return exp(logits) with rows normalised to sum 1."""
-    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
-
-
 def ordered_product(left: Array, right: Array) -> Array:
     """Return left @ right, summed in an order that does not depend on the library or number of threads."""
     result = np.empty((left.shape[0], right.shape[1]))
-    product(
-        left=np.ascontiguousarray(left, np.float64),
-        right=np.ascontiguousarray(right, np.float64),
-        product=result,
-    )
+    left, right = (np.ascontiguousarray(factor, np.float64) for factor in (left, right))
+    product(left=left, right=right, product=result)
     return result
 
 
@@ -429,10 +420,8 @@ def draw_measures(data: Data, state: GibbsState, priors: HyperPriors, rng: Gener
     phi = draw_dirichlet(a * phi0 + served, rng, a)
     theta = draw_dirichlet(s * phi[:, None, :] + t, rng, s)
     # ψ ~ Dir(γ/K + items), Ω ~ Dir(τ/L + annotators)
-    psi, omega = (
-        draw_dirichlet(gamma / K + sizes[:K], rng, gamma),
-        draw_dirichlet(tau / L + sizes[K:], rng, tau),
-    )
+    psi = draw_dirichlet(gamma / K + sizes[:K], rng, gamma)
+    omega = draw_dirichlet(tau / L + sizes[K:], rng, tau)
     if data.attributes is not None:  # B_jv ~ Dir(κ Ω + members)
         values = draw_dirichlet(np.maximum(state.kappa * omega, MIN_COUNT) + members, rng)
         state = replace(state, values=values)
@@ -508,7 +497,8 @@ def hinted_weights(psi: Array, hints: Array, trust: float, phi: Array) -> Array:
     """
     logs = np.log(np.maximum(phi, MIN_HINT_SHARE))
     logits = np.log(np.maximum(psi, MIN_SHARE)) + trust * ordered_product(hints, logs.T)
-    return np.maximum(softmax(logits), MIN_COUNT)
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.maximum(chances / chances.sum(axis=1, keepdims=True), MIN_COUNT)
 
 
 def draw_trust(
@@ -570,21 +560,14 @@ def extend_state(
     return replace(state, w=w, z=z, from_item=from_item)
 
 
-def cluster_counts(votes: Array, size: int, rng: Generator, n_rounds: int = 8) -> Codes:
+def cluster_counts(votes: Array, size: int, rng: Generator) -> Codes:
     """Group rows of counts: hard EM of a mixture of ``size`` multinomials from randomly chosen rows."""
-    M, P = votes.shape
+    M = len(votes)
     smooth = votes.sum(axis=0) / max(votes.sum(), 1.0) + 1e-3
     centres = votes[rng.choice(M, size=size, replace=size > M)] + smooth
-    group = np.zeros(M, dtype=np.int64)
-    for _ in range(n_rounds):
-        logs = np.log(centres / centres.sum(axis=1, keepdims=True))
-        fit = np.zeros((M, size))
-        for p in range(P):
-            fit += votes[:, [p]] * logs[:, p]
+    for _ in range(8):
+        fit = ordered_product(votes, np.log(centres / centres.sum(axis=1, keepdims=True)).T)
         # break ties at random: equal rows must not all go to the first of several groups
-        fit += 1e-6 * rng.random((M, size))
-        group = np.argmax(fit, axis=1)
-        centres = np.tile(smooth, (size, 1))
-        for p in range(P):
-            centres[:, p] += np.bincount(group, votes[:, p], minlength=size)
+        group = np.argmax(fit + 1e-6 * rng.random((M, size)), axis=1)
+        centres = np.eye(size)[group].T @ votes + smooth
     return group.astype(np.int32)
