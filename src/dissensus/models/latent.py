@@ -46,6 +46,7 @@ from dissensus.models.sampled import (
     check_finite,
     check_learned_rows,
     check_shapes,
+    evenly_spaced,
     item_batches,
     sampled_items,
     stored_row,
@@ -309,10 +310,7 @@ class LatentPositions(SampledMixin, Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _draw_arrays = (
-        *("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_"),
-        "crowd_draws_",
-    )
+    _draw_arrays = (*SampledMixin._draw_arrays, "x_draws_", "a_draws_", "W_draws_", "crowd_draws_")
     _needs_annotators = True
     _memory_tables = {"MP": 20, "E": 12}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
@@ -479,7 +477,7 @@ class LatentPositions(SampledMixin, Model):
         """Answer the items that were not sampled, in batches, given draws about the others."""
         M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
         T = min(extended_draws(labels), len(self.x_draws_))
-        rows = np.linspace(0, len(self.x_draws_) - 1, T).astype(int)
+        rows = evenly_spaced(T, len(self.x_draws_))
         a, W = self.a_draws_[rows], self.W_draws_[rows].astype(np.float64)
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         x = np.zeros((T, M, self.x_draws_.shape[2]), np.float32)

@@ -35,6 +35,7 @@ class SampledMixin(Estimator):
     """Methods shared by models whose answers are means over draws from several chains."""
 
     intervals_are = "sampled"
+    _draw_arrays: ClassVar[tuple[str, ...]] = ("share_draws_", "trace_draws_", "learned_rows_")
     quantities_: ClassVar[tuple[str, ...]]  # scalar quantities whose chains are compared
     # Labels from which chains run on threads: between the short steps of smaller fits, threads would wait.
     _threaded_labels: ClassVar[int] = 0
@@ -82,7 +83,8 @@ class SampledMixin(Estimator):
         ``quantities_``.
         """
         self._check_fitted()
-        answers = {SHARES_KEY: round(rhat_of_most_items(self.share_rhat_), 3)}
+        rhats = self.share_rhat_ if len(self.share_rhat_) else np.ones(1)
+        answers = {SHARES_KEY: round(float(np.quantile(rhats, RHAT_QUANTILE, method="lower")), 3)}
         return answers | dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
 
     def _sample_chains(
@@ -141,6 +143,11 @@ def item_batches(labels: Annotations, items: NDArray[np.int64]) -> list[NDArray[
     return np.split(items, np.searchsorted(stops, np.arange(EXTENDED_LABELS, last, EXTENDED_LABELS)))
 
 
+def evenly_spaced(size: int, n: int) -> NDArray[np.intp]:
+    """Return ``size`` of the numbers from 0 to n − 1, evenly spaced."""
+    return np.linspace(0, n - 1, size).astype(int)
+
+
 def stored_row(index: int, n: int, size: int) -> int | None:
     """Return the row of element ``index`` of ``n`` when ``size`` evenly spaced ones are stored, or None."""
     row = index * size // n
@@ -191,9 +198,7 @@ def run_variance(answers: Sequence[Array]) -> Array:
     if C == 1:
         return np.full_like(answers[0], np.nan)
     mean = np.mean(answers, axis=0)
-    squares = np.zeros_like(mean)
-    for answer in answers:
-        squares += (answer - mean) ** 2
+    squares = sum((answer - mean) ** 2 for answer in answers)
     return np.asarray(2 * squares / (C * (C - 1)))
 
 
@@ -228,11 +233,6 @@ def split_rhats(chains: NDArray[np.floating[Any]]) -> Array:
     means = np.concatenate([part.mean(axis=1, dtype=np.float64) for part in parts])
     ratio = means.var(axis=0, ddof=1) / np.where(within > 0, within, np.inf)
     return np.where(within > 0, np.sqrt((half - 1) / half + ratio), 1.0)
-
-
-def rhat_of_most_items(rhats: Array) -> float:
-    """Return the 0.9 quantile of the items' split-R̂."""
-    return float(np.quantile(rhats, RHAT_QUANTILE, method="lower")) if len(rhats) else 1.0
 
 
 def effective_size(chains: Array) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ from dissensus.models.sampled import (
     check_finite,
     check_learned_rows,
     check_shapes,
+    evenly_spaced,
     item_batches,
     sampled_items,
     stored_row,
@@ -142,9 +143,7 @@ class HPGM(SampledMixin, Model):
     )
 
     _threaded_labels = MANY_LABELS
-    _draw_arrays: ClassVar[tuple[str, ...]] = (
-        *("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_"),
-    )
+    _draw_arrays = (*SampledMixin._draw_arrays, "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
     _memory_tables = {"MP": 20, "MK": 10, "NKP": 12, "E": 4, "MD": 4}
@@ -170,9 +169,8 @@ class HPGM(SampledMixin, Model):
         K, L = min(self.n_item_clusters, M), min(self.n_annotator_clusters, N)
         n_chains, n_sweeps = self._chains_and_sweeps(labels)
         sampled = max(round(M * min(1.0, self.max_sampled / max(labels.n_labels, 1))), 1)
-        n_shares, n_stored = self._n_stored(
-            (sampled, N, P, K, L), n_chains, n_sweeps * 3 // 5 // SWEEPS_PER_DRAW
-        )
+        n_draws = n_sweeps * 3 // 5 // SWEEPS_PER_DRAW
+        n_shares, n_stored = self._n_stored((sampled, N, P, K, L), n_chains, n_draws)
         # draws of all chains, twice when they are concatenated
         stored = n_shares * sampled * P + n_stored * draw_numbers(sampled, N, P, K, L)
         needed += 2 * 4 * MAX_ROUNDS * n_chains * stored
@@ -337,14 +335,14 @@ class HPGM(SampledMixin, Model):
         M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
         T = max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // (M * (self.n_item_clusters + 2 * P)))
         T = min(len(self.draws_), T)
-        draws = self.draws_.take(np.linspace(0, len(self.draws_) - 1, T).astype(int))
+        draws = self.draws_.take(evenly_spaced(T, len(self.draws_)))
         annotator = np.where(np.bincount(self.learned_rows_[1], minlength=N) > 0, np.arange(N), -1)
         parts = item_batches(labels, np.setdiff1d(np.arange(M), sampled))
 
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         beliefs, rho = np.zeros((T, M, draws.psi.shape[1]), np.float32), np.zeros((T, M, P), np.float32)
         answers[sampled] = self.label_distributions_
-        shares[:, sampled] = self.share_draws_[np.linspace(0, len(self.share_draws_) - 1, T).astype(int)]
+        shares[:, sampled] = self.share_draws_[evenly_spaced(T, len(self.share_draws_))]
         beliefs[:, sampled], rho[:, sampled] = draws.beliefs, draws.rho
 
         def extend(number: int) -> None:
@@ -447,12 +445,11 @@ class HPGM(SampledMixin, Model):
         self.draws_, sums, shares = fitted.draws_.extended(data, item, annotator, fitted.seed)
         # items of the fit without new labels keep their answers, bit for bit
         same = (item >= 0) & (np.bincount(part.item, minlength=new.n_items) == 0)
-        rows = np.linspace(0, len(fitted.share_draws_) - 1, len(shares)).astype(int)
-        before = fitted.share_draws_[rows][:, item]
+        before = fitted.share_draws_[evenly_spaced(len(shares), len(fitted.share_draws_))][:, item]
         self.share_draws_ = np.where(same[None, :, None], before, shares).astype(np.float32)
         self.item_difference_ = np.append(fitted.item_difference_, np.float32(np.nan))[item]
-        before = fitted.label_distributions_[item]
-        self.label_distributions_ = np.where(same[:, None], before, row_shares(sums))
+        answers = fitted.label_distributions_[item]
+        self.label_distributions_ = np.where(same[:, None], answers, row_shares(sums))
         self._floor_unanimous(np.where((item < 0)[:, None], new.counts, 0))
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
@@ -539,11 +536,8 @@ class HPGM(SampledMixin, Model):
             Annotators to compare; None for all.
         """
         self._check_fitted()
-        codes = (
-            np.arange(len(self.annotator_vocabulary_))
-            if ids is None
-            else self.annotator_vocabulary_.codes(ids)
-        )
+        vocabulary = self.annotator_vocabulary_
+        codes = np.arange(len(vocabulary)) if ids is None else vocabulary.codes(ids)
         if (codes < 0).any():
             stranger = list(ids)[int(np.argmax(codes < 0))]
             raise DataError(f"annotator {stranger!r} is not in the fit; give annotators of the fit")
@@ -590,14 +584,8 @@ class HPGM(SampledMixin, Model):
         draws = {"rho": (T, M, P), "matrices": (T, N, P, K), "sizes": (T, N, K), "population": (T, K, P)}
         draws |= {"drawn_population": (T, K, P), "theta": (T, K, L, P), "phi": (T, K, P), "psi": (T, K)}
         J, V = len(self.attribute_values_), sum(len(each.values) for each in self.attribute_values_)
-        draws |= {
-            "omega": (T, L),
-            "eta": (T, 1 + J),
-            "values": (T, V, L),
-            "members": (T, L if J else 0, P, K),
-            "z": (T, N),
-            "numbers": (T, 4),
-        }
+        draws |= {"omega": (T, L), "eta": (T, 1 + J), "values": (T, V, L), "z": (T, N), "numbers": (T, 4)}
+        draws["members"] = T, L if J else 0, P, K
         check_shapes(self.draws_, draws | {"beliefs": (T, len(self.item_vocabulary_), K)})
         check_shapes(self, {"annotator_weights_": (N,)})
         check_finite(self.draws_, "beliefs", *draws)

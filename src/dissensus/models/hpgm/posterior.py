@@ -21,7 +21,7 @@ from dissensus.models.hpgm import sampler
 from dissensus.models.hpgm.attributes import annotator_prior
 from dissensus.models.hpgm.sampler import MIN_COUNT, MIN_SHARE, Bools, Codes, Counts, Data, GibbsState, Record
 from dissensus.models.results import ClusterView
-from dissensus.models.sampled import stored_row
+from dissensus.models.sampled import evenly_spaced, stored_row
 from dissensus.numerics import Array, row_shares
 
 Singles = NDArray[np.float32]
@@ -245,7 +245,7 @@ class Draws(Record):
         """Return the non-empty clusters of the most typical draw (Dahl 2006)."""
         # the draw whose co-clustering of a sample of items is nearest to the average
         M = self.beliefs.shape[1]
-        chosen = np.linspace(0, M - 1, min(MAX_COMPARED_ITEMS, M)).astype(int)
+        chosen = evenly_spaced(min(MAX_COMPARED_ITEMS, M), M)
         cluster = self.beliefs[:, chosen].argmax(axis=2)
         together = cluster[:, :, None] == cluster[:, None, :]
         average = together.mean(axis=0)

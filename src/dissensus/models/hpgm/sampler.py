@@ -286,9 +286,15 @@ def draw_gamma(prior: PriorPair, tables: Ints, minus_log_eta: float, rng: Genera
     return float(max(drawn, MIN_SHARE))
 
 
+def softmax(logits: Array) -> Array:
+    """Return exp(logits) with rows normalised to sum 1."""
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
 def ordered_product(left: Array, right: Array) -> Array:
     """Return left @ right, summed in an order that does not depend on the library or number of threads."""
-    result = np.empty((left.shape[0], right.shape[1]))
+    result: Array = np.empty((left.shape[0], right.shape[1]))
     left, right = (np.ascontiguousarray(factor, np.float64) for factor in (left, right))
     product(left=left, right=right, product=result)
     return result
@@ -497,8 +503,7 @@ def hinted_weights(psi: Array, hints: Array, trust: float, phi: Array) -> Array:
     """
     logs = np.log(np.maximum(phi, MIN_HINT_SHARE))
     logits = np.log(np.maximum(psi, MIN_SHARE)) + trust * ordered_product(hints, logs.T)
-    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.maximum(chances / chances.sum(axis=1, keepdims=True), MIN_COUNT)
+    return np.maximum(softmax(logits), MIN_COUNT)
 
 
 def draw_trust(
@@ -568,6 +573,6 @@ def cluster_counts(votes: Array, size: int, rng: Generator) -> Codes:
     for _ in range(8):
         fit = ordered_product(votes, np.log(centres / centres.sum(axis=1, keepdims=True)).T)
         # break ties at random: equal rows must not all go to the first of several groups
-        group = np.argmax(fit + 1e-6 * rng.random((M, size)), axis=1)
+        group = (fit + 1e-6 * rng.random((M, size))).argmax(axis=1)
         centres = np.eye(size)[group].T @ votes + smooth
-    return group.astype(np.int32)
+    return np.asarray(group, np.int32)
