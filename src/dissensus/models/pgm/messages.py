@@ -169,13 +169,6 @@ class Graph:
         (label_mass,) = total(parts)
         return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z))
 
-    def evidence(self, beliefs: Beliefs, pair_terms: float | None = None) -> float:
-        """Return log Z (3); ``pair_terms`` are those computed by the next round, if there was one."""
-        if pair_terms is None:
-            rows = [beliefs.nu[block.rows] for block in self.blocks.blocks]
-            (pair_terms,) = total(self.blocks.map(_pair_terms_step, rows, z=beliefs.z))
-        return beliefs.node_terms - float(pair_terms)
-
     def _item_rows(self, table: Array) -> Sequence[Array]:
         return [table[block.items] for block in self.blocks.blocks]
 
@@ -202,14 +195,6 @@ def _counts_start_step(block: PairBlock, w: Array, theta: Array, psi: Array) -> 
 def _messages_before(block: PairBlock, nu: Array, z: Array) -> Array:
     """Return (pairs, L): the messages of the last round, or ones before the first."""
     return nu[: block.n_pairs] if len(nu) else np.ones((block.n_pairs, z.shape[1]))
-
-
-def _pair_terms_step(block: PairBlock, nu: Array, z: Array) -> tuple[float]:
-    """Return Σ_e log Z_e = −Σ_e log s_e."""
-    nu, terms = _messages_before(block, nu, z), 0.0
-    for layout, pairs in zip(block.layouts, block.pair_slices, strict=True):
-        terms -= sum_of_logs(row_sums(cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])))
-    return (terms,)
 
 
 def _product_counts_step(block: PairBlock, w: Array, z: Array) -> tuple[Array]:
@@ -256,7 +241,7 @@ def _round_step(
         factors, scale = layout.factors(log_theta, dtype)
         incoming = cavity(z, layout.annotator, before[pairs])
         sums = row_sums(incoming)
-        pair_term = -sum_of_logs(sums)
+        pair_term = -sum_of_logs(sums)  # Σ_e log Z_e = −Σ_e log s_e
         # Cavities are not normalised: z_n / ν_e sums to s_e. With F in [min F, 1], μ is in
         # [min F · min s, max s] and ν in [min F / max s, 1 / (min F · min s)].
         log_range = -math.log(factors.min(initial=1.0))
