@@ -23,7 +23,7 @@ from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import TableResult
 from dissensus.labels.features import FEATURES_COLUMN, has_features
-from dissensus.labels.rows import pairs_per_item, rows_with_values
+from dissensus.labels.rows import pairs_per_item
 from dissensus.models import build_model, name_of, sizes_fit_labels, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel
@@ -58,10 +58,8 @@ SET_CANDIDATES: Candidates = (("sets", {}), ("sets", {"dependence": False}))
 COMPARED_SHARE = 0.2  # share of the (item, annotator) pairs hidden for a comparison
 GUARD_SHARE, GUARD_LABELS = 0.1, 6_000  # pairs hidden, and labels used at most, by the guard
 GUARD_SETTINGS = {"n_chains": 2, "n_sweeps": 40}  # of HPGM in the guard
-MIN_HIDDEN_PAIRS, MIN_HIDDEN_ITEMS = (
-    20,
-    10,
-)  # fewest hidden pairs for a comparison; fewest items for the guard
+MIN_HIDDEN_PAIRS = 20  # for a comparison
+MIN_HIDDEN_ITEMS = 10  # for the guard
 MAX_MATRIX_CLASSES = 100  # larger confusion matrices cannot be estimated from the labels and take minutes
 MAX_COMPARED_LABELS = 50_000  # labels used in a comparison
 TIE_STANDARD_ERRORS = 2.0  # differences up to this many standard errors are ties
@@ -276,21 +274,16 @@ def held_out_scores(
     seed: int = 0,
     *,
     test_size: float = 0.2,
-    represent: Mapping[str, Any] | None = None,
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> list[HeldOut]:
     """Fit every model to one part of the labels and score it on the rest; empty if no label can be hidden.
 
-    ``represent`` restricts the scored labels to some annotators (``{"kind": "human"}``). Every row has its
-    distance to the best with its standard error, paired over items. With ``n_jobs`` above 1, models are
-    fitted in parallel on one thread each.
+    Every row has its distance to the best with its standard error, paired over items. With ``n_jobs`` above
+    1, models are fitted in parallel on one thread each.
     """
     with _reserve_memory(SPLIT_BYTES_PER_LABEL * annotations.n_labels):
         train, hidden = annotations.split_labels(test_size, seed)
-        if represent:
-            selected = rows_with_values(annotations.annotator_table, represent, "annotator")
-            hidden = hidden.take_rows(selected[hidden.annotator])
         if not (train.n_labels and hidden.n_labels):
             return []
         # on a cluster, or with limited memory, one fit at a time uses all resources

@@ -123,11 +123,9 @@ def _e_step(layout: CellLayout, log_prior: Array, log_psi: Array, ratios: Array)
     return layout.cells, ExpectedCounts(np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
-def _counts_step(
-    layout: CellLayout, rows: Any, start: Start | None = None, class_counts: Any = None
-) -> BlockCounts:
-    """Return expected counts under w; ``rows`` are w and the items' prior, or with ``start`` the prior."""
-    w, prior = rows if start is None else (times_prior(start(layout.counts(), class_counts), rows), rows)
+def _counts_step(layout: CellLayout, rows: tuple[Array, Array]) -> BlockCounts:
+    """Return expected counts under w; ``rows`` are w and the items' prior."""
+    w, prior = rows
     counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, prior).sum() - xlogy(w, w).sum())
     return layout.cells, ExpectedCounts(counts, column_sums(w), entropy, 0.0)
 
@@ -183,8 +181,7 @@ class ConfusionSteps:
 
     def initial_counts(self, start: Start, prior: Array | None = None) -> ExpectedCounts:
         """Return expected counts under the initial posterior."""
-        rows, class_counts = self._rows(prior), self._class_counts
-        return self._sum(self.blocks.map(_counts_step, rows, start=start, class_counts=class_counts))
+        return self.expected_counts(self.initial_posterior(start, prior), prior)
 
     def expected_counts(self, w: Array, prior: Array | None = None) -> ExpectedCounts:
         """Return expected counts under w (items, K) and the items' prior."""

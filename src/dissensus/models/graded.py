@@ -311,10 +311,8 @@ class GradedResponse(Model):
 
     def take_annotators(self, codes: Indices, vocabulary: Vocabulary, weights: Array) -> None:
         """Take the annotators of ``codes``, which may repeat, with new ``vocabulary`` and ``weights``."""
-        self.thresholds_and_slopes_, self.guess_rates_ = (
-            self.thresholds_and_slopes_[codes],
-            self.guess_rates_[codes],
-        )
+        self.thresholds_and_slopes_ = self.thresholds_and_slopes_[codes]
+        self.guess_rates_ = self.guess_rates_[codes]
         self.annotator_vocabulary_, self.annotator_weights_ = vocabulary, weights
 
     def draw_answers(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:

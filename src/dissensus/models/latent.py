@@ -51,7 +51,7 @@ from dissensus.models.sampled import (
     sampled_items,
     stored_row,
 )
-from dissensus.numerics import Array, row_shares
+from dissensus.numerics import Array, Mask, row_shares
 from dissensus.params import N_JOBS, NONE, SEED, WEIGHT_BY, fitted, flag, integer, setting
 from dissensus.tables.arrays import Arrays, Header
 
@@ -552,11 +552,11 @@ class LatentPositions(SampledMixin, Model):
         old = new_code[fitted.learned_rows_[0]] >= 0
         before = new_code[fitted.learned_rows_[0][old]], *fitted.learned_rows_[1:, old]
         item, person, label = map(np.concatenate, zip((item, person, label), before, strict=True))
-        labels = SideLabels.of(item, person, label, new.n_items)
+        by_item = SideLabels.of(item, person, label, new.n_items)
         by_person = SideLabels.of(person, item, label, N + new.n_annotators)
         if not len(fitted.crowd_weights_):
             self.crowd_draws_, self.crowd_weights_ = fitted.a_draws_, fitted.annotator_weights_
-        self._draw_new(fitted, labels, by_person, touched, items, people)
+        self._draw_new(fitted, (by_item, by_person), touched, items, people)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[people]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
         self.last_states_ = ()  # the chains cover other items and annotators
@@ -564,19 +564,13 @@ class LatentPositions(SampledMixin, Model):
             floor_unanimous(self, new.counts)
 
     def _draw_new(
-        self,
-        fitted: Self,
-        labels: SideLabels,
-        by_person: SideLabels,
-        touched: NDArray[np.bool_],
-        items: Codes,
-        people: Codes,
+        self, fitted: Self, sides: tuple[SideLabels, SideLabels], touched: Mask, items: Codes, people: Codes
     ) -> None:
         """Draw positions of touched items and new annotators given each draw of the fit, and their answers.
 
         ``items`` and ``people`` are codes in the fit, −1 for new ones.
         """
-        D, N, b = fitted.a_draws_.shape
+        (D, N, b), (by_item, by_person) = fitted.a_draws_.shape, sides
         rng = np.random.default_rng([fitted.seed, 1 << 20])
         x = rng.standard_normal((len(items), fitted.x_draws_.shape[2]), dtype=np.float32)
         fresh = rng.standard_normal((len(people), b), dtype=np.float32)
@@ -589,9 +583,9 @@ class LatentPositions(SampledMixin, Model):
         for t in range(D):
             raise_if_cancelled()
             W, a = fitted.W_draws_[t].astype(np.float64), np.concatenate([fitted.a_draws_[t], fresh])
-            if len(labels.label):
+            if len(by_item.label):
                 for _ in range(NEW_ITEM_SWEEPS + FIRST_NEW_ITEM_SWEEPS * (t == 0)):
-                    x = slice_sample(x, class_weights(W, a, "annotators"), labels, rng)
+                    x = slice_sample(x, class_weights(W, a, "annotators"), by_item, rng)
                     if (people < 0).any():
                         a[N:] = slice_sample(a, class_weights(W, x, "items"), by_person, rng)[N:]
             fresh = a[N:]

@@ -41,7 +41,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes, arrow_indices
 from dissensus.models.hpgm.sampler import MIN_SHARE, draw_dirichlet
 from dissensus.models.sampled import SampledMixin
-from dissensus.numerics import Array, row_shares
+from dissensus.numerics import row_shares
 
 if TYPE_CHECKING:
     from dissensus.models.hpgm.model import HPGM
@@ -62,21 +62,16 @@ Ints = NDArray[np.int64]
 # ---- answers ------------------------------------------------------------------------------------------
 
 
-def contradicted(distributions: Array, counts: Ints) -> NDArray[np.intp]:
-    """Return the items with five or more labels, all equal, whose class has a share below 0.6."""
-    sizes, label = counts.sum(axis=1), counts.argmax(axis=1)
-    unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS)
-    return np.flatnonzero(unanimous & (distributions[np.arange(len(label)), label] < UNANIMOUS_SHARE))
-
-
 def floor_unanimous(model: SampledMixin, counts: Ints) -> None:
     """Raise the share of a unanimous answer (five or more labels) to at least 0.6.
 
     The answer Y_m and its draws become (1 − t) Y_m + t e_p, with the smallest sufficient t.
     """
-    items = contradicted(model.label_distributions_, counts)
+    sizes = counts.sum(axis=1)
+    unanimous = np.flatnonzero((counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS))
+    shares = model.label_distributions_[unanimous, counts[unanimous].argmax(axis=1)]
+    items, share = unanimous[shares < UNANIMOUS_SHARE], shares[shares < UNANIMOUS_SHARE]
     label = counts[items].argmax(axis=1)
-    share = model.label_distributions_[items, label]
     t = ((UNANIMOUS_SHARE + 1e-9 - share) / (1 - share))[:, None]
     unit = np.eye(counts.shape[1])[label]
     model.label_distributions_[items] = (1 - t) * model.label_distributions_[items] + t * unit

@@ -67,10 +67,8 @@ class Expectations:
             psi = sampler.hinted_weights(state.psi, data.hints, state.trust, state.phi)
         beliefs = item_beliefs(data, counts, psi, q_phi, w, from_item)
         item_counts = sampler.item_label_counts(data, from_item)
-        rho = (sampler.ordered_product(beliefs, q_phi) + item_counts) / (
-            state.q + item_counts.sum(axis=1, keepdims=True)
-        )
-        return cls(state, counts, beliefs, rho)
+        sizes = state.q + item_counts.sum(axis=1, keepdims=True)
+        return cls(state, counts, beliefs, (sampler.ordered_product(beliefs, q_phi) + item_counts) / sizes)
 
     @cached_property
     def pi(self) -> Array:
@@ -174,9 +172,8 @@ class Draws(Record):
     def empty(cls, n: int, data: Data, K: int, L: int) -> Self:
         """Allocate room for ``n`` draws."""
         M, N, P = data.M, data.N, data.P
-        J, V = (
-            (0, 0) if data.attributes is None else (data.attributes.cell.shape[1], data.attributes.n_values)
-        )
+        cells = data.attributes
+        J, V = (cells.cell.shape[1], cells.n_values) if cells else (0, 0)
         shapes = (M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)
         tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in (*shapes, (1 + J,), (V, L))]
         tables.append(np.zeros((n, L if J else 0, P, K), np.float32))
@@ -268,9 +265,8 @@ class Draws(Record):
         for t in range(len(self)):
             rng = np.random.default_rng([seed, 1 << 21, t])
             sizes = self.sizes[t].astype(np.float64)
-            pi = sampler.draw_dirichlet(
-                np.maximum(self.matrices[t] * sizes[:, None], MIN_SHARE).transpose(0, 2, 1), rng
-            ).transpose(0, 2, 1)
+            alpha = np.maximum(self.matrices[t] * sizes[:, None], MIN_SHARE)
+            pi = sampler.draw_dirichlet(alpha.transpose(0, 2, 1), rng).transpose(0, 2, 1)
             beliefs, rho, lam = self.beliefs[t].astype(np.float64), self.rho[t], self.numbers[t, 2]
             M = len(beliefs)
             answers = (1 - lam) * sampler.ordered_product(beliefs, self.population[t]) + lam * rho
