@@ -51,7 +51,7 @@ def settled(
 
 
 def evidence_of(graph: Graph, beliefs: Beliefs) -> float:
-    """Return log Z: a further round, with any potentials, computes the pair terms of the beliefs before it."""
+    """Return log Z: a further round, with any potentials, computes the pair terms of its start."""
     K, L, P = beliefs.w.shape[1], beliefs.z.shape[1], graph.blocks.blocks[0].labels.n_classes
     flat = Potentials(np.zeros((K, L, P)), np.zeros(K), np.zeros(L))
     return beliefs.node_terms - graph.round(beliefs, flat).pair_terms_before

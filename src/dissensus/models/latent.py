@@ -35,22 +35,10 @@ from dissensus.compiled import Loop
 from dissensus.engine import Checkpoint, Engine, raise_if_cancelled
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
+from dissensus.models import sampled
 from dissensus.models.base import Model
 from dissensus.models.hpgm.adjustments import floor_unanimous
 from dissensus.models.hpgm.sampler import Record
-from dissensus.models.sampled import (
-    MAX_ROUNDS,
-    MAX_SHARE_NUMBERS,
-    SWEEPS_PER_DRAW,
-    SampledMixin,
-    check_finite,
-    check_learned_rows,
-    check_shapes,
-    evenly_spaced,
-    item_batches,
-    sampled_items,
-    stored_row,
-)
 from dissensus.numerics import Array, Mask, row_shares
 from dissensus.params import N_JOBS, NONE, SEED, WEIGHT_BY, fitted, flag, integer, setting
 from dissensus.tables.arrays import Arrays, Header
@@ -286,7 +274,7 @@ class PositionChain:
     W: Floats  # (D, P, 1 + d, 1 + b)
 
 
-class LatentPositions(SampledMixin, Model):
+class LatentPositions(sampled.SampledMixin, Model):
     """Latent positions of items and annotators, sampled by MCMC; often the best predictor of labels."""
 
     n_item_dimensions: int | None = setting(
@@ -310,7 +298,7 @@ class LatentPositions(SampledMixin, Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _draw_arrays = (*SampledMixin._draw_arrays, "x_draws_", "a_draws_", "W_draws_", "crowd_draws_")
+    _draw_arrays = (*sampled.SampledMixin._draw_arrays, "x_draws_", "a_draws_", "W_draws_", "crowd_draws_")
     _needs_annotators = True
     _memory_tables = {"MP": 20, "E": 12}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
@@ -339,10 +327,10 @@ class LatentPositions(SampledMixin, Model):
             weights = load if self.weight_by == "labels" else (load > 0).astype(float)
         self.annotator_weights_ = weights / weights.sum()
         self.crowd_draws_, self.crowd_weights_ = np.zeros((0, 0, 0), np.float32), np.zeros(0)
-        sampled, labels = sampled_items(annotations, self.max_sampled, self.seed), annotations
-        self.sampled_ = np.arange(annotations.n_items) if sampled is None else sampled
-        if sampled is not None:
-            last, labels = (), annotations.take_items(sampled)
+        self.sampled_ = sampled.sampled_items(annotations, self.max_sampled, self.seed)
+        is_part, labels = len(self.sampled_) < annotations.n_items, annotations
+        if is_part:
+            last, labels = (), annotations.take_items(self.sampled_)
         sample = partial(self._sample, labels, engine, last)
         chains = self._sample_chains(sample, self.n_chains, engine, last)
         self.label_distributions_ = row_shares(np.sum([chain.answers for chain in chains], axis=0))
@@ -351,8 +339,8 @@ class LatentPositions(SampledMixin, Model):
         self.x_draws_, self.a_draws_, self.W_draws_ = draws
         self.last_states_ = tuple([chain.state for chain in chains])
         self._diagnose(np.stack([chain.trace for chain in chains]), annotations.n_items)
-        if sampled is not None:
-            self._extend_to_unsampled(annotations, sampled, engine)
+        if is_part:
+            self._extend_to_unsampled(annotations, engine)
         labelled = annotations.counts.any(axis=1)
         self.prior_distribution_ = self.label_distributions_[labelled].mean(axis=0)
         self.label_distributions_[~labelled] = self.prior_distribution_
@@ -375,7 +363,9 @@ class LatentPositions(SampledMixin, Model):
         checkpoint = engine.checkpoints.latest(name, PositionChain) if engine.checkpoints else None
         if checkpoint is None:
             state = last[number] if last else self._start(annotations, number)
-            checkpoint = Checkpoint(self._start_chain(state, -(-(n_sweeps - n_burn) // SWEEPS_PER_DRAW)))
+            checkpoint = Checkpoint(
+                self._start_chain(state, -(-(n_sweeps - n_burn) // sampled.SWEEPS_PER_DRAW))
+            )
         chain: PositionChain = checkpoint.state
         for i in range(checkpoint.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
@@ -406,11 +396,11 @@ class LatentPositions(SampledMixin, Model):
 
     def _n_stored(self, M: int, P: int, n_draws: int) -> int:
         """Return how many of the draws of a chain are stored."""
-        return min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
+        return min(n_draws, max(4, sampled.MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
 
     def _record(self, chain: PositionChain, i: int, people: SideLabels, rng: Generator) -> None:
         """Add the state after sweep ``i`` to the sums; add every third to the trace and the draws."""
-        state, (draw, rest) = chain.state, divmod(i, SWEEPS_PER_DRAW)
+        state, (draw, rest) = chain.state, divmod(i, sampled.SWEEPS_PER_DRAW)
         answers, drawn = self._answers(state.x, state.a, state.W, rng)
         chain.answers += answers
         if rest:
@@ -418,7 +408,7 @@ class LatentPositions(SampledMixin, Model):
         logs = np.log(np.maximum(answers, MIN_ANSWER_SHARE))
         fit, entropy = log_likelihood(state.W, state.x, state.a, people)[0], -(answers * logs).sum(axis=1)
         chain.trace[draw] = fit / len(people.label), entropy.mean(), answers[:, 0].mean()
-        row = stored_row(draw, len(chain.trace), len(chain.shares))
+        row = sampled.stored_row(draw, len(chain.trace), len(chain.shares))
         if row is not None:
             chain.shares[row], chain.x[row], chain.a[row], chain.W[row] = drawn, state.x, state.a, state.W
 
@@ -444,7 +434,11 @@ class LatentPositions(SampledMixin, Model):
         b = self.n_annotator_dimensions
         needed += 4 * min(n_threads, self.n_chains) * P * (N * (1 + d) + M * (1 + b))
         # draws of all chains, twice when they are concatenated
-        n_draws = self._n_stored(M, P, self.n_sweeps * 3 // 5 // SWEEPS_PER_DRAW) * self.n_chains * MAX_ROUNDS
+        n_draws = (
+            self._n_stored(M, P, self.n_sweeps * 3 // 5 // sampled.SWEEPS_PER_DRAW)
+            * self.n_chains
+            * sampled.MAX_ROUNDS
+        )
         share = min(1.0, self.max_sampled / max(labels.n_labels, 1))
         needed += int(2 * 4 * n_draws * (share * M * (P + d) + N * b))
         return needed + 4 * extended_draws(labels) * M * (d + P) * (labels.n_labels > self.max_sampled)
@@ -473,19 +467,19 @@ class LatentPositions(SampledMixin, Model):
         self.learned_rows_[1] = first[self.learned_rows_[1]]
         self.annotator_vocabulary_, self.annotator_weights_ = vocabulary, weights
 
-    def _extend_to_unsampled(self, labels: Annotations, sampled: NDArray[np.int64], engine: Engine) -> None:
+    def _extend_to_unsampled(self, labels: Annotations, engine: Engine) -> None:
         """Answer the items that were not sampled, in batches, given draws about the others."""
         M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
         T = min(extended_draws(labels), len(self.x_draws_))
-        rows = evenly_spaced(T, len(self.x_draws_))
+        rows = sampled.evenly_spaced(T, len(self.x_draws_))
         a, W = self.a_draws_[rows], self.W_draws_[rows].astype(np.float64)
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         x = np.zeros((T, M, self.x_draws_.shape[2]), np.float32)
-        answers[sampled], shares[:, sampled] = self.label_distributions_, self.share_draws_[rows]
-        x[:, sampled] = self.x_draws_[rows]
-        parts = item_batches(labels, np.setdiff1d(np.arange(M), sampled))
+        answers[self.sampled_], shares[:, self.sampled_] = self.label_distributions_, self.share_draws_[rows]
+        x[:, self.sampled_] = self.x_draws_[rows]
+        parts = sampled.item_batches(labels, np.setdiff1d(np.arange(M), self.sampled_))
         # annotators without sampled labels: N(0, I); all are redrawn when all items have positions
-        unseen = labels.take_items(sampled).annotator_load == 0
+        unseen = labels.take_items(self.sampled_).annotator_load == 0
         rng = np.random.default_rng([self.seed, 1 << 23])
         a[:, unseen] = rng.standard_normal((T, unseen.sum(), a.shape[2]))
 
@@ -615,9 +609,9 @@ class LatentPositions(SampledMixin, Model):
         shapes = {"x_draws_": (D, len(self.item_vocabulary_), d), "W_draws_": (D, *weights)}
         shapes |= {"a_draws_": (D, len(self.annotator_vocabulary_), b), "annotator_weights_": (N,)}
         shapes |= {"crowd_draws_": (D, crowd, b)} if crowd else {}
-        check_shapes(self, shapes)
-        check_finite(self, "share_draws_", *shapes)
+        sampled.check_shapes(self, shapes)
+        sampled.check_finite(self, "share_draws_", *shapes)
         for state in self.last_states_:
             states = {"x": (M, d), "a": (N, b), "W": weights, "s2": (1 + d,), "t2": (1 + b,), "step": ()}
-            check_shapes(state, states)
-        check_learned_rows(self)
+            sampled.check_shapes(state, states)
+        sampled.check_learned_rows(self)

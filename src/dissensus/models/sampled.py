@@ -127,10 +127,10 @@ class SampledMixin(Estimator):
         self.trace_ = by_quantity[0].ravel()
 
 
-def sampled_items(labels: Annotations, max_sampled: int, seed: int) -> NDArray[np.int64] | None:
-    """Return a random subset of items with about ``max_sampled`` labels; None if all have no more."""
+def sampled_items(labels: Annotations, max_sampled: int, seed: int) -> NDArray[np.int64]:
+    """Return a random subset of items with about ``max_sampled`` labels; all items if they have no more."""
     if labels.n_labels <= max_sampled:
-        return None
+        return np.arange(labels.n_items)
     order = np.random.default_rng([seed, 1 << 24]).permutation(labels.n_items)
     within = np.cumsum(np.diff(labels.item_pointers)[order]) <= max_sampled
     return np.sort(order[: max(int(within.sum()), 1)])

@@ -260,7 +260,7 @@ class PGM(Model):
                     damping = AUTO_DAMPING
                 potentials = with_prior(learned.potentials, prior, beliefs.z, load)
                 updated = graph.propagate(beliefs, potentials, rounds, bp_tol, damping)
-                # the objective of this state; the pair terms of log Z are a by-product of the first round above
+                # the objective of this state; the pair terms of log Z are a by-product of the round above
                 evidence = beliefs.node_terms - updated.pair_terms_before
                 objective = evidence + state.learned.prior_term
                 if monitor.report(objective, state):
