@@ -380,10 +380,7 @@ class ConfusionModel(Model):
 
     def _set_fitted(self, labels: Annotations, monitor: ConvergenceMonitor) -> None:
         """Set the population's matrix, the trace of the fit and the label distributions."""
-        # C_kp = Σ_n load_n π_nkp / Σ_n load_n
-        load = labels.annotator_load
-        weights = load if self.weight_by == "labels" else np.ones(len(load))
-        self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
+        self.crowd_confusion_ = self._crowd(labels, self.confusion_)
         self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         limit = np.inf  # of no use for shares of a population
         if self.estimate == "truth":
@@ -391,6 +388,11 @@ class ConfusionModel(Model):
             limit = evidence_limit(labels, *fitted, self.unseen)
         self.evidence_limit_ = np.asarray(limit)
         self._set_distributions(self.n_labels_)
+
+    def _crowd(self, labels: Annotations, matrices: Array) -> Array:
+        """Return (K, P): C_kp = Σ_n load_n π_nkp / Σ_n load_n."""
+        weights = labels.annotator_load if self.weight_by == "labels" else np.ones(labels.n_annotators)
+        return normalised(np.tensordot(weights, matrices, axes=1))
 
     def _set_distributions(self, n_labels: NDArray[np.int64]) -> None:
         """Set the label distributions, as ``estimate`` asks, for posteriors from ``n_labels`` (items,)."""

@@ -361,11 +361,8 @@ class LatentPositions(sampled.SampledMixin, Model):
         n_sweeps = max(self.n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else self.n_sweeps
         n_burn, name = n_sweeps // 4 if last else 2 * n_sweeps // 5, f"positions-{number}"
         checkpoint = engine.checkpoints.latest(name, PositionChain) if engine.checkpoints else None
-        if checkpoint is None:
-            state = last[number] if last else self._start(annotations, number)
-            checkpoint = Checkpoint(
-                self._start_chain(state, -(-(n_sweeps - n_burn) // sampled.SWEEPS_PER_DRAW))
-            )
+        state, n_draws = last[number] if last else None, -(-(n_sweeps - n_burn) // sampled.SWEEPS_PER_DRAW)
+        checkpoint = checkpoint or Checkpoint(self._start_chain(annotations, state, n_draws, number))
         chain: PositionChain = checkpoint.state
         for i in range(checkpoint.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
@@ -379,15 +376,15 @@ class LatentPositions(sampled.SampledMixin, Model):
                 engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
-    def _start(self, annotations: Annotations, number: int) -> Positions:
-        """Return the first state of a chain."""
-        d = self.n_item_dimensions or min(max(annotations.n_classes - 1, 2), MAX_ITEM_DIMENSIONS)
-        rng = np.random.default_rng([self.seed, number])
-        return start(annotations.counts, annotations.n_annotators, d, self.n_annotator_dimensions, rng)
-
-    def _start_chain(self, state: Positions, n_draws: int) -> PositionChain:
-        """Return a chain with room for ``n_draws`` draws."""
-        M, P = len(state.x), len(state.W)
+    def _start_chain(
+        self, labels: Annotations, state: Positions | None, n_draws: int, number: int
+    ) -> PositionChain:
+        """Return a chain with room for ``n_draws`` draws; ``state`` None draws a start."""
+        M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
+        if state is None:
+            d = self.n_item_dimensions or min(max(P - 1, 2), MAX_ITEM_DIMENSIONS)
+            rng = np.random.default_rng([self.seed, number])
+            state = start(labels.counts, N, d, self.n_annotator_dimensions, rng)
         n_stored = self._n_stored(M, P, n_draws)
         shapes = (M, P), state.x.shape, state.a.shape, state.W.shape
         draws = (np.zeros((n_stored, *shape), np.float32) for shape in shapes)

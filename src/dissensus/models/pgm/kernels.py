@@ -286,10 +286,7 @@ def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | N
     F = np.ascontiguousarray(factors.transpose(0, 2, 1))  # makes the products faster
     for answers, rows in layout.batches:
         n = answers.stop - answers.start
-        if n == 1:
-            np.matmul(incoming[rows], F[answers.start], out=outgoing[rows])
-        else:
-            np.matmul(_stacked(incoming[rows], n), F[answers], out=_stacked(outgoing[rows], n))
+        np.matmul(_stacked(incoming[rows], n), F[answers], out=_stacked(outgoing[rows], n))
     return outgoing
 
 
@@ -303,11 +300,8 @@ def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
     counts = np.zeros((len(layout.answers), left.shape[1], right.shape[1]), left.dtype)
     for answers, rows in layout.batches:
         n = answers.stop - answers.start
-        if n == 1:
-            np.matmul(left[rows].T, right[rows], out=counts[answers.start])
-        else:
-            stacked_left, stacked_right = _stacked(left[rows], n), _stacked(right[rows], n)
-            np.matmul(stacked_left.transpose(0, 2, 1), stacked_right, out=counts[answers])
+        stacked_left, stacked_right = _stacked(left[rows], n), _stacked(right[rows], n)
+        np.matmul(stacked_left.transpose(0, 2, 1), stacked_right, out=counts[answers])
     return counts
 
 
