@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -32,7 +31,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.compiled import Loop
-from dissensus.engine import Checkpoint, Engine, raise_if_cancelled
+from dissensus.engine import Engine, raise_if_cancelled
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models import sampled
@@ -54,7 +53,6 @@ MAX_POPULATION_ANNOTATORS = 100  # annotators who represent the population in on
 INTERCEPT_VARIANCE = 4.0  # prior variance of W_c00
 MAX_ITEM_DIMENSIONS = 6
 NEW_ITEM_SWEEPS, FIRST_NEW_ITEM_SWEEPS = 3, 20  # sweeps over new items for each draw; extra for the first
-UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # a resumed fit makes a sixth of the sweeps, and at least 20
 # Number of draws about items that were not sampled, and the labels of all of them together.
 MIN_EXTENDED_DRAWS, MAX_EXTENDED_DRAWS, EXTENDED_DRAW_LABELS = 16, 64, 5_000_000
 MIN_ANSWER_SHARE = 1e-12  # floor inside logarithms
@@ -274,6 +272,9 @@ class PositionChain:
     W: Floats  # (D, P, 1 + d, 1 + b)
 
 
+Sides = tuple[Annotations, SideLabels, SideLabels]  # labels, and sorted by item and by annotator
+
+
 class LatentPositions(sampled.SampledMixin, Model):
     """Latent positions of items and annotators, sampled by MCMC; often the best predictor of labels."""
 
@@ -299,6 +300,7 @@ class LatentPositions(sampled.SampledMixin, Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _draw_arrays = (*sampled.SampledMixin._draw_arrays, "x_draws_", "a_draws_", "W_draws_", "crowd_draws_")
+    _chains_are = PositionChain, "positions"
     _needs_annotators = True
     _memory_tables = {"MP": 20, "E": 12}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
@@ -331,14 +333,15 @@ class LatentPositions(sampled.SampledMixin, Model):
         is_part, labels = len(self.sampled_) < annotations.n_items, annotations
         if is_part:
             last, labels = (), annotations.take_items(self.sampled_)
-        sample = partial(self._sample, labels, engine, last)
-        chains = self._sample_chains(sample, self.n_chains, engine, last)
+        M, N = labels.n_items, labels.n_annotators
+        by_item = SideLabels.of(labels.item, labels.annotator, labels.label, M)
+        by_person = SideLabels.of(labels.annotator, labels.item, labels.label, N)
+        data = labels, by_item, by_person
+        chains = self._sample_chains(data, self.n_chains, self.n_sweeps, engine, last)
         self.label_distributions_ = row_shares(np.sum([chain.answers for chain in chains], axis=0))
-        self.share_draws_ = np.concatenate([chain.shares for chain in chains])
         draws = (np.concatenate([getattr(chain, name) for chain in chains]) for name in "xaW")
         self.x_draws_, self.a_draws_, self.W_draws_ = draws
-        self.last_states_ = tuple([chain.state for chain in chains])
-        self._diagnose(np.stack([chain.trace for chain in chains]), annotations.n_items)
+        self._store_chains(chains, annotations.n_items)
         if is_part:
             self._extend_to_unsampled(annotations, engine)
         labelled = annotations.counts.any(axis=1)
@@ -348,38 +351,16 @@ class LatentPositions(sampled.SampledMixin, Model):
             floor_unanimous(self, annotations.counts)
         self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
 
-    def _sample(
-        self, annotations: Annotations, engine: Engine, last: Sequence[Positions], number: int
-    ) -> PositionChain:
-        """Sample one chain from its start, or from its ``last`` state.
+    def _sweep(self, chain: PositionChain, data: Sides, i: int, n_burn: int, rng: Generator) -> None:
+        _, by_item, by_person = data
+        rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
+        chain.state = sweep(chain.state, by_item, by_person, rate, rng)
+        if i >= n_burn:
+            self._record(chain, i - n_burn, by_person, rng)
 
-        Every sweep has its own random stream, so that a chain can be resumed.
-        """
-        M, N = annotations.n_items, annotations.n_annotators
-        items = SideLabels.of(annotations.item, annotations.annotator, annotations.label, M)
-        people = SideLabels.of(annotations.annotator, annotations.item, annotations.label, N)
-        n_sweeps = max(self.n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else self.n_sweeps
-        n_burn, name = n_sweeps // 4 if last else 2 * n_sweeps // 5, f"positions-{number}"
-        checkpoint = engine.checkpoints.latest(name, PositionChain) if engine.checkpoints else None
-        state, n_draws = last[number] if last else None, -(-(n_sweeps - n_burn) // sampled.SWEEPS_PER_DRAW)
-        checkpoint = checkpoint or Checkpoint(self._start_chain(annotations, state, n_draws, number))
-        chain: PositionChain = checkpoint.state
-        for i in range(checkpoint.done, n_sweeps):
-            rng = np.random.default_rng([self.seed, number, i])
-            rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
-            chain.state = sweep(chain.state, items, people, rate, rng)
-            if i >= n_burn:
-                self._record(chain, i - n_burn, people, rng)
-            engine.step_done(i + 1, n_sweeps, number, self.n_chains)
-            if engine.checkpoints:
-                stopped = "number of sweeps" if i + 1 == n_sweeps else ""
-                engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
-        return chain
-
-    def _start_chain(
-        self, labels: Annotations, state: Positions | None, n_draws: int, number: int
-    ) -> PositionChain:
+    def _start_chain(self, data: Sides, state: Positions | None, n_draws: int, number: int) -> PositionChain:
         """Return a chain with room for ``n_draws`` draws; ``state`` None draws a start."""
+        labels, _, _ = data
         M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
         if state is None:
             d = self.n_item_dimensions or min(max(P - 1, 2), MAX_ITEM_DIMENSIONS)

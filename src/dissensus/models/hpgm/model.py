@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dissensus.engine import Checkpoint, Engine
+from dissensus.engine import Engine
 from dissensus.errors import DataError, require, warn
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
@@ -45,7 +45,6 @@ from dissensus.tables.arrays import Arrays, Header
 CHAINS, MORE_CHAINS, SWEEPS, FEWER_SWEEPS, MANY_LABELS = 8, 16, 200, 100, 10_000
 MAX_DRAW_NUMBERS = 12_000_000  # array elements of ``draws_``, over all chains
 MIN_DRAWS, MAX_DRAWS = 8, 48  # whole draws stored
-UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # array elements stored about items that were not sampled
 MAX_CO_CLUSTERED = 5_000  # annotators in one table of co-clustering probabilities
 ATTRIBUTES = Rule(
@@ -127,6 +126,7 @@ class HPGM(sampled.SampledMixin, Model):
         "does not depend on it.",
     )
 
+    _chains_are = Chain, "chain"
     _threaded_labels = MANY_LABELS
     _draw_arrays = (*sampled.SampledMixin._draw_arrays, "draws_", "last_states_")
     _needs_annotators = True
@@ -210,17 +210,14 @@ class HPGM(sampled.SampledMixin, Model):
             states, part = (), labels.take_items(self.sampled_)
         part_hints = None if hints is None else hints[self.sampled_]
         data = Data.of_labels(part, part_hints, self._attribute_cells(labels))
-        sample = partial(self._sample, data, engine, states)
-        chains = self._sample_chains(sample, self._chains_and_sweeps(part)[0], engine, states)
+        chains = self._sample_chains(data, *self._chains_and_sweeps(part), engine, states)
         # the posterior mean, and draws
         n_draws = len(chains) * chains[0].n_draws
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
-        self.share_draws_ = np.concatenate([chain.shares for chain in chains])
         self.draws_ = Draws.joined([chain.draws for chain in chains])
-        self.last_states_ = tuple([chain.state for chain in chains])
         self.learned_rows_ = np.stack([data.item, data.annotator, data.label])
-        self._diagnose(np.stack([chain.trace for chain in chains]), labels.n_items)
+        self._store_chains(chains, labels.n_items)
         if is_part:
             self._extend_to_unsampled(labels, hints, engine)
 
@@ -238,30 +235,11 @@ class HPGM(sampled.SampledMixin, Model):
         self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
         self.annotator_weights_ = (self.annotator_weights_ / np.bincount(code))[code]
 
-    def _sample(self, data: Data, engine: Engine, last: Sequence[GibbsState], number: int) -> Chain:
-        """Sample one chain from its start, or from its ``last`` state.
-
-        Every sweep has its own random stream, so that a chain can be resumed.
-        """
-        n_chains, n_sweeps = self._chains_and_sweeps(data)
-        n_sweeps = max(n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else n_sweeps
-        n_burn = n_sweeps // 4 if last else 2 * n_sweeps // 5
-        name, n_draws = f"chain-{number}", -(-(n_sweeps - n_burn) // sampled.SWEEPS_PER_DRAW)
-        checkpoint = engine.checkpoints.latest(name, Chain) if engine.checkpoints else None
-        state = last[number] if last else None
-        checkpoint = checkpoint or Checkpoint(self._start_chain(data, state, n_draws, number))
-        chain: Chain = checkpoint.state
-        for i in range(checkpoint.done, n_sweeps):
-            rng = np.random.default_rng([self.seed, number, i])
-            chain.state = sampler.sweep(chain.state, data, rng)
-            draw, rest = divmod(i - n_burn, sampled.SWEEPS_PER_DRAW)
-            if draw >= 0 and not rest:
-                chain.record(draw, data, self.annotator_weights_, rng)
-            engine.step_done(i + 1, n_sweeps, number, n_chains)
-            if engine.checkpoints:
-                stopped = "number of sweeps" if i + 1 == n_sweeps else ""
-                engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
-        return chain
+    def _sweep(self, chain: Chain, data: Data, i: int, n_burn: int, rng: Generator) -> None:
+        chain.state = sampler.sweep(chain.state, data, rng)
+        draw, rest = divmod(i - n_burn, sampled.SWEEPS_PER_DRAW)
+        if draw >= 0 and not rest:
+            chain.record(draw, data, self.annotator_weights_, rng)
 
     def _chains_and_sweeps(self, labels: Annotations | Data) -> tuple[int, int]:
         """Return the number of chains of a round, and of sweeps of each."""
