@@ -318,45 +318,37 @@ class LatentPositions(sampled.SampledMixin, Model):
 
     def _fit(
         self,
-        annotations: Annotations,
+        labels: Annotations,
         engine: Engine,
         last: Sequence[Positions] = (),
         weights: Array | None = None,
     ) -> None:
         """Fit; ``last`` states resume chains, and ``weights`` (N,) replace those of ``weight_by``."""
-        load = annotations.annotator_load.astype(float)
+        load = labels.annotator_load.astype(float)
         if weights is None:
             weights = load if self.weight_by == "labels" else (load > 0).astype(float)
         self.annotator_weights_ = weights / weights.sum()
         self.crowd_draws_, self.crowd_weights_ = np.zeros((0, 0, 0), np.float32), np.zeros(0)
-        self.sampled_ = sampled.sampled_items(annotations, self.max_sampled, self.seed)
-        is_part, labels = len(self.sampled_) < annotations.n_items, annotations
+        self.sampled_ = sampled.sampled_items(labels, self.max_sampled, self.seed)
+        is_part, part = len(self.sampled_) < labels.n_items, labels
         if is_part:
-            last, labels = (), annotations.take_items(self.sampled_)
-        M, N = labels.n_items, labels.n_annotators
-        by_item = SideLabels.of(labels.item, labels.annotator, labels.label, M)
-        by_person = SideLabels.of(labels.annotator, labels.item, labels.label, N)
-        data = labels, by_item, by_person
+            last, part = (), labels.take_items(self.sampled_)
+        by_item = SideLabels.of(part.item, part.annotator, part.label, part.n_items)
+        by_person = SideLabels.of(part.annotator, part.item, part.label, part.n_annotators)
+        data = part, by_item, by_person
         chains = self._sample_chains(data, self.n_chains, self.n_sweeps, engine, last)
         self.label_distributions_ = row_shares(np.sum([chain.answers for chain in chains], axis=0))
         draws = (np.concatenate([getattr(chain, name) for chain in chains]) for name in "xaW")
         self.x_draws_, self.a_draws_, self.W_draws_ = draws
-        self._store_chains(chains, annotations.n_items)
+        self._store_chains(chains, labels.n_items)
         if is_part:
-            self._extend_to_unsampled(annotations, engine)
-        labelled = annotations.counts.any(axis=1)
+            self._extend_to_unsampled(labels, engine)
+        labelled = labels.counts.any(axis=1)
         self.prior_distribution_ = self.label_distributions_[labelled].mean(axis=0)
         self.label_distributions_[~labelled] = self.prior_distribution_
         if self.adjust:
-            floor_unanimous(self, annotations.counts)
-        self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
-
-    def _sweep(self, chain: PositionChain, data: Sides, i: int, n_burn: int, rng: Generator) -> None:
-        _, by_item, by_person = data
-        rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
-        chain.state = sweep(chain.state, by_item, by_person, rate, rng)
-        if i >= n_burn:
-            self._record(chain, i - n_burn, by_person, rng)
+            floor_unanimous(self, labels.counts)
+        self.learned_rows_ = np.stack(labels.columns).astype(np.int32)
 
     def _start_chain(self, data: Sides, state: Positions | None, n_draws: int, number: int) -> PositionChain:
         """Return a chain with room for ``n_draws`` draws; ``state`` None draws a start."""
@@ -376,16 +368,21 @@ class LatentPositions(sampled.SampledMixin, Model):
         """Return how many of the draws of a chain are stored."""
         return min(n_draws, max(4, sampled.MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
 
-    def _record(self, chain: PositionChain, i: int, people: SideLabels, rng: Generator) -> None:
-        """Add the state after sweep ``i`` to the sums; add every third to the trace and the draws."""
-        state, (draw, rest) = chain.state, divmod(i, sampled.SWEEPS_PER_DRAW)
+    def _sweep(self, chain: PositionChain, data: Sides, i: int, n_burn: int, rng: Generator) -> None:
+        """Make sweep ``i``; after burn-in, add its state to the sums, and every third to trace and draws."""
+        _, by_item, by_person = data
+        rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
+        chain.state = state = sweep(chain.state, by_item, by_person, rate, rng)
+        if i < n_burn:
+            return
+        draw, rest = divmod(i - n_burn, sampled.SWEEPS_PER_DRAW)
         answers, drawn = self._answers(state.x, state.a, state.W, rng)
         chain.answers += answers
         if rest:
             return
         logs = np.log(np.maximum(answers, MIN_ANSWER_SHARE))
-        fit, entropy = log_likelihood(state.W, state.x, state.a, people)[0], -(answers * logs).sum(axis=1)
-        chain.trace[draw] = fit / len(people.label), entropy.mean(), answers[:, 0].mean()
+        fit, entropy = log_likelihood(state.W, state.x, state.a, by_person)[0], -(answers * logs).sum(axis=1)
+        chain.trace[draw] = fit / len(by_person.label), entropy.mean(), answers[:, 0].mean()
         row = sampled.stored_row(draw, len(chain.trace), len(chain.shares))
         if row is not None:
             chain.shares[row], chain.x[row], chain.a[row], chain.W[row] = drawn, state.x, state.a, state.W
