@@ -21,7 +21,7 @@ logarithm, as many as certainly stay within double precision: at least four, usu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -116,6 +116,11 @@ def _product(messages: Array, members: Sequence[NDArray[np.int32]]) -> Array:
     return product
 
 
+def _slices(bounds: Iterable[int]) -> tuple[slice, ...]:
+    """Return the slices between consecutive bounds."""
+    return tuple(itertools.starmap(slice, itertools.pairwise(bounds)))
+
+
 @dataclass(frozen=True, eq=False)
 class LabelRuns:
     """Runs of labels with the same class and item, whose annotators are added up first."""
@@ -133,7 +138,7 @@ class LabelRuns:
         shape = len(first), int(annotator.max(initial=-1)) + 1
         annotators = sparse.csr_array((ones(len(item)), annotator, starts), shape=shape)
         ends = np.searchsorted(label[first], np.arange(P + 1)).tolist()
-        return cls(item[first], annotators, tuple(itertools.starmap(slice, itertools.pairwise(ends))))
+        return cls(item[first], annotators, _slices(ends))
 
     def counts(self, w: Array, z: Array) -> Array:
         """Return (K, L, P): Σ w_mk z_nl over the labels of each class."""
@@ -215,21 +220,16 @@ class PairBlock:
         n_shards, N = len(block.item_bounds) - 1, block.labels.n_annotators
         # with few annotators, sums over all are faster than finding those that occur
         n_annotators = N if N * n_shards <= block.rows.stop - block.rows.start else None
-        layouts, items, pairs, n_pairs = [], [], [], 0
-        for n in range(n_shards):
-            layout = PairLayout.of(block.shard(n, n + 1), n_annotators)
-            layouts.append(layout)
-            begin, end = block.item_bounds[n : n + 2]
-            items.append(slice(begin - block.items.start, end - block.items.start))
-            pairs.append(slice(n_pairs, n_pairs + len(layout.item)))
-            n_pairs += len(layout.item)
+        layouts = [PairLayout.of(block.shard(n, n + 1), n_annotators) for n in range(n_shards)]
+        items = _slices(bound - block.items.start for bound in block.item_bounds)
+        pairs = _slices(itertools.accumulate((len(layout.item) for layout in layouts), initial=0))
         codes: AnnotatorCodes = slice(None)
         positions: list[Any] = [layout.codes for layout in layouts]
         if n_annotators is None:
             codes = np.unique(np.concatenate(positions))
             positions = [np.searchsorted(codes, of_layout).astype(np.int32) for of_layout in positions]
         n_codes = N if isinstance(codes, slice) else len(codes)
-        return cls(tuple(layouts), tuple(items), tuple(pairs), n_pairs, codes, n_codes, tuple(positions))
+        return cls(tuple(layouts), items, pairs, pairs[-1].stop, codes, n_codes, tuple(positions))
 
     def counts(self) -> Array:
         """Return (items, P): labels of each class per item."""
