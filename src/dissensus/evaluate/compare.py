@@ -43,17 +43,15 @@ CANDIDATES: Candidates = (
     ("fmm", {"n_item_clusters": 16}),
     ("fmm", {"n_item_clusters": 8}),
     ("empirical", {}),
+    ("pool", {"use_features": True}),  # where items have features
 )
-#: Further candidates, where items have features, and for ordered classes.
-FEATURE_CANDIDATES: Candidates = (("pool", {"use_features": True}),)
-ORDINAL_CANDIDATES: Candidates = (("graded", {}),)
-#: Candidates for numeric labels: with and without annotator bias, scale and outliers.
-PLAIN_RATINGS = {"bias": False, "scale": False, "robust": False}
-RATING_CANDIDATES: Candidates = (("ratings", {}), ("ratings", PLAIN_RATINGS))
-#: Candidates for pairwise comparisons: the only model that gives scores.
-PAIR_CANDIDATES: Candidates = (("bradley-terry", {}),)
-#: Candidates for sets of classes: with and without dependence between classes.
-SET_CANDIDATES: Candidates = (("sets", {}), ("sets", {"dependence": False}))
+#: Candidates for labels of a type that has its own models.
+CANDIDATES_BY_TYPE: Mapping[str, Candidates] = {
+    # with and without annotator bias, scale and outliers
+    "numeric": (("ratings", {}), ("ratings", {"bias": False, "scale": False, "robust": False})),
+    "pairwise": (("bradley-terry", {}),),  # the only model that gives scores
+    "multi": (("sets", {}), ("sets", {"dependence": False})),  # with and without dependence between classes
+}
 
 COMPARED_SHARE = 0.2  # share of the (item, annotator) pairs hidden for a comparison
 GUARD_SHARE, GUARD_LABELS = 0.1, 6_000  # pairs hidden, and labels used at most, by the guard
@@ -238,19 +236,11 @@ def counts_ahead(annotations: Annotations, seed: int = 0) -> Gap | None:
     return gap if gap.mean > TIE_STANDARD_ERRORS * gap.error else None
 
 
-def _too_wide(model: Model, annotations: Annotations) -> bool:
-    """Return True if a model has a table of answers per annotator and there are too many classes for it."""
-    has_tables = model._sizes_are_bounds or isinstance(model, ConfusionModel | LatentPositions)
-    return has_tables and annotations.n_classes > MAX_MATRIX_CLASSES
-
-
 def _candidates(annotations: Annotations) -> Candidates:
     """Return the candidates for the type of the labels."""
-    by_type = {"numeric": RATING_CANDIDATES, "pairwise": PAIR_CANDIDATES, "multi": SET_CANDIDATES}
-    if annotations.label_type in by_type:
-        return by_type[annotations.label_type]
-    ordinal = annotations.label_type == "ordinal" and annotations.n_classes > 2
-    return (*CANDIDATES, *FEATURE_CANDIDATES, *(ORDINAL_CANDIDATES if ordinal else ()))
+    if annotations.label_type == "ordinal" and annotations.n_classes > 2:
+        return (*CANDIDATES, ("graded", {}))
+    return CANDIDATES_BY_TYPE.get(annotations.label_type, CANDIDATES)
 
 
 def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
@@ -334,7 +324,10 @@ def is_applicable(model: Model, annotations: Annotations) -> bool:
         # features, or texts and the packages that embed them
         if FEATURES_COLUMN not in table.column_names and find_spec("sentence_transformers") is None:
             return False
-    if (model._needs_annotators and annotations.anonymous) or _too_wide(model, annotations):
+    if model._needs_annotators and annotations.anonymous:
+        return False
+    has_matrices = model._sizes_are_bounds or isinstance(model, ConfusionModel | LatentPositions)
+    if has_matrices and annotations.n_classes > MAX_MATRIX_CLASSES:
         return False
     if model.memory_needed(annotations) > (current().memory or physical_memory()):
         return False

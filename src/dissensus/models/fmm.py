@@ -63,14 +63,12 @@ def cluster_posterior(counts: Array, theta: Array, psi: Array) -> Array:
     return np.ascontiguousarray(responsibilities(counts, theta, psi)[0].T)
 
 
-def m_step(
-    label_mass: Array, item_mass: Array, alpha: Concentration, gamma: Concentration
-) -> tuple[Array, Array]:
+def m_step(label_mass: Array, item_mass: Array, alpha: Concentration, gamma: Concentration) -> Mixture:
     """Return the parameters that maximise the expected log-posterior."""
     # Θ_kp = (α_p−1 + Σ_m w_mk c_mp) / (Σ_p α_p − P + Σ_mp w_mk c_mp)
     theta = normalised(alpha - 1 + label_mass)
     # ψ_k = (γ_k−1 + Σ_m w_mk) / (Σ_k γ_k − K + M)
-    return theta, normalised(gamma - 1 + item_mass)
+    return Mixture(theta, normalised(gamma - 1 + item_mass))
 
 
 def log_prior(theta: Array, psi: Array, alpha: Concentration, gamma: Concentration) -> float:
@@ -144,7 +142,7 @@ class FMM(Model):
                 mixture = Mixture(initial_theta(annotations, K, alpha, monitor.rng), np.full(K, 1.0 / K))
             elif mixture is None:
                 w = random_clusters(annotations.n_items, K, monitor.rng)
-                mixture = Mixture(*m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma))
+                mixture = m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma)
             for _ in monitor:
                 # E: every item's cluster, and the expected counts
                 parts = blocks.map(e_step, theta=mixture.theta, psi=mixture.psi)
@@ -153,7 +151,7 @@ class FMM(Model):
                 if monitor.report(objective, mixture):
                     break
                 # M: the parameters that maximise the expected log-posterior
-                mixture = Mixture(*m_step(label_mass, item_mass, alpha, gamma))
+                mixture = m_step(label_mass, item_mass, alpha, gamma)
         best = restarts.best
         self.theta_, self.psi_ = best.state.theta, best.state.psi
         self.trace_, self.stopped_ = np.array(best.trace), best.stopped

@@ -192,11 +192,6 @@ def _counts_start_step(block: PairBlock, w: Array, theta: Array, psi: Array) -> 
     return (column_sums(w),)
 
 
-def _messages_before(block: PairBlock, nu: Array, z: Array) -> Array:
-    """Return (pairs, L): the messages of the last round, or ones before the first."""
-    return nu[: block.n_pairs] if len(nu) else np.ones((block.n_pairs, z.shape[1]))
-
-
 def _product_counts_step(block: PairBlock, w: Array, z: Array) -> tuple[Array]:
     """Return Σ w_mk z_nl over the labels of each class."""
     shards = zip(block.layouts, block.item_slices, strict=True)
@@ -231,7 +226,9 @@ def _round_step(
     The sums are Σ_m log Z_m, Σ_e log Z_e of the beliefs before the round, and the change of w.
     """
     w, nu, dtype = rows.w, rows.nu[: block.n_pairs], rows.nu.dtype
-    before = _messages_before(block, rows.nu_before, z).astype(dtype, copy=False)
+    # messages are 1 before the first round
+    before = rows.nu_before[: block.n_pairs] if len(rows.nu_before) else np.ones(nu.shape)
+    before = before.astype(dtype, copy=False)
     z = z.astype(dtype, copy=False)
     logits = np.zeros((block.n_codes, z.shape[1]))
     item_terms = pair_terms = 0.0
