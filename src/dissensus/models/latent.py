@@ -35,9 +35,9 @@ from dissensus.engine import Engine, raise_if_cancelled
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models import sampled
-from dissensus.models.base import Model
 from dissensus.models.hpgm.adjustments import floor_unanimous
 from dissensus.models.hpgm.sampler import Record
+from dissensus.models.sampled import SampledModel
 from dissensus.numerics import Array, Mask, row_shares
 from dissensus.params import N_JOBS, NONE, SEED, WEIGHT_BY, fitted, flag, integer, setting
 from dissensus.tables.arrays import Arrays, Header
@@ -275,7 +275,7 @@ class PositionChain:
 Sides = tuple[Annotations, SideLabels, SideLabels]  # labels, and sorted by item and by annotator
 
 
-class LatentPositions(sampled.SampledMixin, Model):
+class LatentPositions(SampledModel):
     """Latent positions of items and annotators, sampled by MCMC; often the best predictor of labels."""
 
     n_item_dimensions: int | None = setting(
@@ -299,8 +299,8 @@ class LatentPositions(sampled.SampledMixin, Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _draw_arrays = (*sampled.SampledMixin._draw_arrays, "x_draws_", "a_draws_", "W_draws_", "crowd_draws_")
-    _chains_are = PositionChain, "positions"
+    _draw_arrays = (*SampledModel._draw_arrays, "x_draws_", "a_draws_", "W_draws_", "crowd_draws_")
+    _chains_are = PositionChain, Positions, "positions"
     _needs_annotators = True
     _memory_tables = {"MP": 20, "E": 12}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
@@ -335,8 +335,7 @@ class LatentPositions(sampled.SampledMixin, Model):
             last, part = (), labels.take_items(self.sampled_)
         by_item = SideLabels.of(part.item, part.annotator, part.label, part.n_items)
         by_person = SideLabels.of(part.annotator, part.item, part.label, part.n_annotators)
-        data = part, by_item, by_person
-        chains = self._sample_chains(data, self.n_chains, self.n_sweeps, engine, last)
+        chains = self._sample_chains((part, by_item, by_person), self.n_chains, self.n_sweeps, engine, last)
         self.label_distributions_ = row_shares(np.sum([chain.answers for chain in chains], axis=0))
         draws = (np.concatenate([getattr(chain, name) for chain in chains]) for name in "xaW")
         self.x_draws_, self.a_draws_, self.W_draws_ = draws
@@ -569,16 +568,8 @@ class LatentPositions(sampled.SampledMixin, Model):
 
     # ---- saving and loading ---------------------------------------------------------------------------
 
-    def _state(self) -> tuple[Header, Arrays]:
-        facts, arrays = super()._state()
-        for number, state in enumerate(self.last_states_):
-            arrays |= state.to_arrays(f"last_states_.{number}")
-        return facts | {"n_states": len(self.last_states_)}, arrays
-
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
-        names = map("last_states_.{}".format, range(facts["n_states"]))
-        self.last_states_ = tuple([Positions.from_arrays(arrays, name) for name in names])
         (D, M, d), (_, N, b), P = self.x_draws_.shape, self.a_draws_.shape, len(self.class_vocabulary_)
         weights, crowd = (P, 1 + d, 1 + b), len(self.crowd_weights_)
         shapes = {"x_draws_": (D, len(self.item_vocabulary_), d), "W_draws_": (D, *weights)}
@@ -589,4 +580,3 @@ class LatentPositions(sampled.SampledMixin, Model):
         for state in self.last_states_:
             states = {"x": (M, d), "a": (N, b), "W": weights, "s2": (1 + d,), "t2": (1 + b,), "step": ()}
             sampled.check_shapes(state, states)
-        sampled.check_learned_rows(self)

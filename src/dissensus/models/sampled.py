@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from dissensus.engine import Checkpoint, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import VOCABULARIES
+from dissensus.models.base import VOCABULARIES, Model
 from dissensus.models.results import Intervals
 from dissensus.numerics import Array, row_shares
-from dissensus.params import Estimator, declare, fitted
+from dissensus.params import fitted
+from dissensus.tables.arrays import Arrays, Header
 
 MIN_VARIANCE = 1e-12
-SHARES_KEY = "item shares"  # key of the answers in :meth:`SampledMixin.convergence`
+SHARES_KEY = "item shares"  # key of the answers in :meth:`SampledModel.convergence`
 UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 SWEEPS_PER_DRAW = 3  # thinning: one draw is stored every three sweeps
 MAX_SHARE_NUMBERS = 8_000_000  # array elements of ``share_draws_``, over all chains
@@ -31,13 +32,13 @@ MAX_RUN_DIFFERENCE, MAX_ROUNDS = 0.025, 3
 MAX_TIMED_DIFFERENCE, MAX_TIMED_ROUNDS = 0.005, 10
 
 
-@declare
-class SampledMixin(Estimator):
-    """Methods shared by models whose answers are means over draws from several chains."""
+class SampledModel(Model):
+    """Base class of models whose answers are means over draws from several chains."""
 
     intervals_are = "sampled"
     _draw_arrays: ClassVar[tuple[str, ...]] = ("share_draws_", "trace_draws_", "learned_rows_")
-    _chains_are: ClassVar[tuple[type[Any], str]]  # their class, and the name of their checkpoints
+    # Classes of a chain and of its state, and the name of its checkpoints.
+    _chains_are: ClassVar[tuple[type[Any], type[Any], str]]
     quantities_: ClassVar[tuple[str, ...]]  # scalar quantities whose chains are compared
     # Labels from which chains run on threads: between the short steps of smaller fits, threads would wait.
     _threaded_labels: ClassVar[int] = 0
@@ -127,7 +128,7 @@ class SampledMixin(Estimator):
         """
         n_sweeps = max(n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else n_sweeps
         n_burn = n_sweeps // 4 if last else 2 * n_sweeps // 5
-        (kind, title), n_draws = self._chains_are, -(-(n_sweeps - n_burn) // SWEEPS_PER_DRAW)
+        (kind, _, title), n_draws = self._chains_are, -(-(n_sweeps - n_burn) // SWEEPS_PER_DRAW)
         name, state = f"{title}-{number}", last[number] if last else None
         checkpoint = engine.checkpoints.latest(name, kind) if engine.checkpoints else None
         checkpoint = checkpoint or Checkpoint(self._start_chain(data, state, n_draws, number))
@@ -159,6 +160,22 @@ class SampledMixin(Estimator):
         by_chain = self.share_draws_.reshape(len(chains), -1, *self.share_draws_.shape[1:])
         self.share_rhat_ = split_rhats(by_chain).max(axis=1)
         self.trace_ = by_quantity[0].ravel()
+
+    def _state(self) -> tuple[Header, Arrays]:
+        facts, arrays = super()._state()
+        for number, state in enumerate(self.last_states_):
+            arrays |= state.to_arrays(f"last_states_.{number}")
+        return facts | {"n_states": len(self.last_states_)}, arrays
+
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        super()._restore(facts, arrays)
+        (_, kind, _), names = self._chains_are, map("last_states_.{}".format, range(facts["n_states"]))
+        self.last_states_ = tuple([kind.from_arrays(arrays, name) for name in names])
+        rows = vars(self)["learned_rows_"]
+        if rows.ndim != 2 or len(rows) != 3:
+            raise ValueError(f"learned_rows_ of shape {rows.shape}")
+        for codes, name in zip(rows, VOCABULARIES, strict=True):
+            check_codes("learned_rows_", codes, len(getattr(self, f"{name}_vocabulary_")))
 
 
 def sampled_items(labels: Annotations, max_sampled: int, seed: int) -> NDArray[np.int64]:
@@ -209,15 +226,6 @@ def check_codes(name: str, codes: NDArray[Any], n: int) -> None:
     """Raise ValueError unless all codes are integers from 0 to n − 1."""
     if codes.dtype.kind != "i" or (codes.size and not 0 <= codes.min() <= codes.max() < n):
         raise ValueError(f"{name} has other codes than 0 to {n - 1}")
-
-
-def check_learned_rows(model: Any) -> None:
-    """Raise ValueError unless the labels of a fit have its items, annotators and classes."""
-    rows = model.learned_rows_
-    if rows.ndim != 2 or len(rows) != 3:
-        raise ValueError(f"learned_rows_ of shape {rows.shape}")
-    for codes, name in zip(rows, VOCABULARIES, strict=True):
-        check_codes("learned_rows_", codes, len(getattr(model, f"{name}_vocabulary_")))
 
 
 # ---- convergence diagnostics ---------------------------------------------------------------------------

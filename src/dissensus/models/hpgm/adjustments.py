@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes, arrow_indices
 from dissensus.models.hpgm.sampler import MIN_SHARE, draw_dirichlet
-from dissensus.models.sampled import SampledMixin
+from dissensus.models.sampled import SampledModel
 from dissensus.numerics import row_shares
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ Ints = NDArray[np.int64]
 # ---- answers ------------------------------------------------------------------------------------------
 
 
-def floor_unanimous(model: SampledMixin, counts: Ints) -> None:
+def floor_unanimous(model: SampledModel, counts: Ints) -> None:
     """Raise the share of a unanimous answer (five or more labels) to at least 0.6.
 
     The answer Y_m and its draws become (1 − t) Y_m + t e_p, with the smallest sufficient t.

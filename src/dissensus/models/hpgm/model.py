@@ -29,13 +29,13 @@ from dissensus.labels.features import features_of
 from dissensus.labels.rows import as_texts, find_rows, join_labels, rows_with_values, without_repeated
 from dissensus.labels.vocabulary import Codes
 from dissensus.models import sampled
-from dissensus.models.base import Model
 from dissensus.models.hpgm import adjustments, sampler
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.attributes import AttributeCells
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
 from dissensus.models.hpgm.sampler import Data, GibbsState
 from dissensus.models.results import ClusterView
+from dissensus.models.sampled import SampledModel
 from dissensus.models.scoring import fitted_codes, recode_classes, unfitted_rows
 from dissensus.numerics import Array, row_shares
 from dissensus.params import EMBEDDING, N_JOBS, NONE, SEED, WEIGHT_BY, Rule, fitted, flag, integer, setting
@@ -63,7 +63,7 @@ def draw_numbers(M: int, N: int, P: int, K: int, L: int) -> int:
     return M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P
 
 
-class HPGM(sampled.SampledMixin, Model):
+class HPGM(SampledModel):
     """Clusters of items and annotators with individual variation, sampled by Gibbs; part of the default.
 
     Intervals are quantiles of posterior draws. ``run_difference_`` says how far another run would move the
@@ -126,9 +126,9 @@ class HPGM(sampled.SampledMixin, Model):
         "does not depend on it.",
     )
 
-    _chains_are = Chain, "chain"
+    _chains_are = Chain, GibbsState, "chain"
     _threaded_labels = MANY_LABELS
-    _draw_arrays = (*sampled.SampledMixin._draw_arrays, "draws_", "last_states_")
+    _draw_arrays = (*SampledModel._draw_arrays, "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
     _memory_tables = {"MP": 20, "MK": 10, "NKP": 12, "E": 4, "MD": 4}
@@ -163,10 +163,9 @@ class HPGM(sampled.SampledMixin, Model):
             return needed
         numbers = M * (self.n_item_clusters + 2 * P)  # per draw, about items
         n_draws = min(MAX_DRAWS, max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // numbers))
-        copies = 1 + n_threads * min(
-            1.0, sampled.EXTENDED_LABELS / labels.n_labels
-        )  # of all items, and of batches
-        return needed + int(4 * n_draws * numbers * copies)
+        batch_share = min(1.0, sampled.EXTENDED_LABELS / labels.n_labels)
+        # copies of all items, and of the batches of the threads
+        return needed + int(4 * n_draws * numbers * (1 + n_threads * batch_share))
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -531,19 +530,13 @@ class HPGM(sampled.SampledMixin, Model):
 
     def _state(self) -> tuple[Header, Arrays]:
         facts, arrays = super()._state()
-        arrays |= self.draws_.to_arrays("draws_")
-        for number, state in enumerate(self.last_states_):
-            arrays |= state.to_arrays(f"last_states_.{number}")
         values = [asdict(attribute) for attribute in self.attribute_values_]
-        return facts | {"n_states": len(self.last_states_), "attributes": values}, arrays
+        return facts | {"attributes": values}, arrays | self.draws_.to_arrays("draws_")
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
         self.draws_ = Draws.from_arrays(arrays, "draws_")
         self.attribute_values_ = [Attribute(**values) for values in facts["attributes"]]
-        names = map("last_states_.{}".format, range(facts["n_states"]))
-        self.last_states_ = tuple([GibbsState.from_arrays(arrays, name) for name in names])
-        sampled.check_learned_rows(self)
         (T, M, K), E = self.draws_.beliefs.shape, self.learned_rows_.shape[1]
         L, N, P = self.draws_.omega.shape[1], len(self.annotator_vocabulary_), len(self.class_vocabulary_)
         draws = {"rho": (T, M, P), "matrices": (T, N, P, K), "sizes": (T, N, K), "population": (T, K, P)}
