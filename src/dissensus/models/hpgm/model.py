@@ -32,7 +32,7 @@ from dissensus.models import sampled
 from dissensus.models.hpgm import adjustments, sampler
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.attributes import AttributeCells
-from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
+from dissensus.models.hpgm.posterior import QUANTITIES, Chain, Draws
 from dissensus.models.hpgm.sampler import Data, GibbsState
 from dissensus.models.results import ClusterView
 from dissensus.models.sampled import SampledModel
@@ -466,11 +466,6 @@ class HPGM(SampledModel):
         self._check_fitted()
         return self.draws_.cluster_view(self.annotator_weights_)
 
-    def annotator_draws(self) -> list[AnnotatorDraw]:
-        """Return information and agreement of every annotator, by stored draw."""
-        self._check_fitted()
-        return list(self.draws_.annotator_draws(self.seed))
-
     def annotator_frame(self, interval: float = 0.9) -> dict[str, Any]:
         """Return columns about annotators: cluster, and information and agreement with intervals.
 
@@ -479,11 +474,11 @@ class HPGM(SampledModel):
         interval
             Probability content of the credible intervals, such as 0.9.
         """
-        view, draws = self.cluster_view(), self.annotator_draws()
+        view = self.cluster_view()
         assert view.annotators is not None
         columns: dict[str, Any] = {"cluster": view.annotators.argmax(axis=1)}
-        for name in ("information", "agreement"):
-            drawn = np.stack([getattr(draw, name) for draw in draws])
+        drawn_values = self.draws_.annotator_draws(self.seed)
+        for name, drawn in zip(("information", "agreement"), drawn_values, strict=True):
             low, high = np.quantile(drawn, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
             columns[f"model_{name}"] = drawn.mean(axis=0)
             columns[f"model_{name}_low"], columns[f"model_{name}_high"] = low, high
