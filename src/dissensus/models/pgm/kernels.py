@@ -75,13 +75,6 @@ class PairSums:
         to_targets = sparse.csr_array((ones(len(rank)), rank, starts), shape=(n, len(rank)))
         return cls(tuple(members), to_targets, rank if (n_groups == 1).all() else None)
 
-    def of_rows(self, rows: Array) -> Array:
-        """Return (targets, columns): Σ_e rows_e."""
-        sums = rows.take(self.members[0], axis=0)
-        for pairs in self.members[1:]:
-            sums[: len(pairs)] += rows.take(pairs, axis=0)
-        return np.asarray(self.to_targets @ sums)
-
     def of_logs(self, messages: Array, max_log: float) -> Array:
         """Return (targets, columns): Σ_e log messages_e, for messages within exp(±``max_log``)."""
         logs = np.zeros((len(self.members[0]), messages.shape[1]))
@@ -139,6 +132,11 @@ class LabelRuns:
         annotators = sparse.csr_array((ones(len(item)), annotator, starts), shape=shape)
         ends = np.searchsorted(label[first], np.arange(P + 1)).tolist()
         return cls(item[first], annotators, _slices(ends))
+
+    def by_item(self, n_items: int) -> Array:
+        """Return (items, P): labels of each class per item."""
+        sizes = np.diff(self.annotators.indptr)
+        return np.stack([np.bincount(self.item[run], sizes[run], n_items) for run in self.bounds], axis=1)
 
     def counts(self, w: Array, z: Array) -> Array:
         """Return (K, L, P): Σ w_mk z_nl over the labels of each class."""
@@ -233,9 +231,8 @@ class PairBlock:
 
     def counts(self) -> Array:
         """Return (items, P): labels of each class per item."""
-        answers = [np.repeat(layout.answers, np.diff(layout.bounds), axis=0) for layout in self.layouts]
-        layouts = zip(self.layouts, answers, strict=True)
-        return np.concatenate([layout.by_item.of_rows(rows) for layout, rows in layouts])
+        shards = zip(self.layouts, self.item_slices, strict=True)
+        return np.concatenate([layout.runs.by_item(items.stop - items.start) for layout, items in shards])
 
 
 def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
