@@ -67,13 +67,12 @@ def floor_unanimous(model: SampledModel, counts: Ints) -> None:
 
     The answer Y_m and its draws become (1 − t) Y_m + t e_p, with the smallest sufficient t.
     """
-    sizes = counts.sum(axis=1)
-    unanimous = np.flatnonzero((counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS))
-    shares = model.label_distributions_[unanimous, counts[unanimous].argmax(axis=1)]
-    items, share = unanimous[shares < UNANIMOUS_SHARE], shares[shares < UNANIMOUS_SHARE]
-    label = counts[items].argmax(axis=1)
-    t = ((UNANIMOUS_SHARE + 1e-9 - share) / (1 - share))[:, None]
-    unit = np.eye(counts.shape[1])[label]
+    sizes, label = counts.sum(axis=1), counts.argmax(axis=1)
+    share = model.label_distributions_[np.arange(len(label)), label]
+    unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS)
+    items = np.flatnonzero(unanimous & (share < UNANIMOUS_SHARE))
+    t = ((UNANIMOUS_SHARE + 1e-9 - share[items]) / (1 - share[items]))[:, None]
+    unit = np.eye(counts.shape[1])[label[items]]
     model.label_distributions_[items] = (1 - t) * model.label_distributions_[items] + t * unit
     draws = model.share_draws_
     draws[:, items] = ((1 - t) * draws[:, items] + t * unit).astype(np.float32)

@@ -23,7 +23,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -182,11 +181,6 @@ class PairLayout:
         sums = PairSums.of(item, shard.n_items), PairSums.of(position, n_annotators)
         runs = LabelRuns.of(shard.label[by_class], shard.item[by_class], run_annotator, shard.n_classes)
         return cls(item, annotator, codes, answers, bounds, _batches(bounds), *sums, runs)
-
-    @cached_property
-    def pairs_per_answer(self) -> Array:
-        """Number of pairs with each answer."""
-        return np.diff(self.bounds).astype(np.float64)
 
     def factors(self, log_theta: Array, dtype: Any = np.float64) -> tuple[Array, Array]:
         """Return F (answers, K, L), scaled to a maximum of 1 per answer, and the log of the scale."""

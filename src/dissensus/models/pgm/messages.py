@@ -263,7 +263,7 @@ def _round_step(
             max_log = limit
         # Messages to items are too large by the factor s, which is subtracted here; the factor of ν cancels
         # between Z_n and Z_e. The scale of an answer is in Z_m, Z_n and Z_e of each pair: once in total.
-        offset = float(scale @ layout.pairs_per_answer) + (0.0 if rescale else pair_term)
+        offset = float(scale @ np.diff(layout.bounds)) + (0.0 if rescale else pair_term)
         item_terms += float(terms.sum()) + offset
         pair_terms += pair_term
         logits[positions] += layout.by_annotator.of_logs(new, max_log)
