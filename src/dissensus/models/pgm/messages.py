@@ -100,17 +100,14 @@ class Graph:
     def start(self, w: Array, z: Array) -> Beliefs:
         """Return the given beliefs, without messages."""
         (item_mass,) = total([(column_sums(w[block.items]),) for block in self.blocks.blocks])
-        return self._without_messages(w, z, item_mass)
+        empty = np.zeros((0, z.shape[1]))
+        return Beliefs(z, w, empty, empty, item_mass, -math.inf, math.inf)
 
     def start_by_counts(self, theta: Array, psi: Array, z: Array) -> Beliefs:
         """Return the given z, and beliefs about items from their label counts and Θ (K, P)."""
         w = self._engine.empty((self._shape[0], len(psi)))
-        (item_mass,) = total(self.blocks.map(_counts_start_step, self._item_rows(w), theta=theta, psi=psi))
-        return self._without_messages(w, z, item_mass)
-
-    def _without_messages(self, w: Array, z: Array, item_mass: Array) -> Beliefs:
-        empty = np.zeros((0, z.shape[1]))
-        return Beliefs(z, w, empty, empty, item_mass, -math.inf, math.inf)
+        list(self.blocks.map(_counts_start_step, self._item_rows(w), theta=theta, psi=psi))  # fills w
+        return self.start(w, z)
 
     def round(
         self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0, *, measure: bool = True
@@ -187,9 +184,8 @@ class RoundRows(NamedTuple):
     incoming: Array
 
 
-def _counts_start_step(block: PairBlock, w: Array, theta: Array, psi: Array) -> tuple[Array]:
+def _counts_start_step(block: PairBlock, w: Array, theta: Array, psi: Array) -> None:
     w[...] = cluster_posterior(block.counts(), theta, psi)
-    return (column_sums(w),)
 
 
 def _product_counts_step(block: PairBlock, w: Array, z: Array) -> tuple[Array]:
