@@ -408,11 +408,8 @@ class LatentPositions(SampledModel):
         b = self.n_annotator_dimensions
         needed += 4 * min(n_threads, self.n_chains) * P * (N * (1 + d) + M * (1 + b))
         # draws of all chains, twice when they are concatenated
-        n_draws = (
-            self._n_stored(M, P, self.n_sweeps * 3 // 5 // sampled.SWEEPS_PER_DRAW)
-            * self.n_chains
-            * sampled.MAX_ROUNDS
-        )
+        n_stored = self._n_stored(M, P, self.n_sweeps * 3 // 5 // sampled.SWEEPS_PER_DRAW)
+        n_draws = n_stored * self.n_chains * sampled.MAX_ROUNDS
         share = min(1.0, self.max_sampled / max(labels.n_labels, 1))
         needed += int(2 * 4 * n_draws * (share * M * (P + d) + N * b))
         return needed + 4 * extended_draws(labels) * M * (d + P) * (labels.n_labels > self.max_sampled)

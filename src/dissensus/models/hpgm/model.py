@@ -264,9 +264,8 @@ class HPGM(SampledModel):
         """Return how many draws of the answers, and how many whole draws, a chain stores."""
         least, most = -(-MIN_DRAWS // n_chains), -(-MAX_DRAWS // n_chains)
         M, _, P, _, _ = sizes
-        n_shares = max(
-            least, min(sampled.SHARE_DRAWS // n_chains, sampled.MAX_SHARE_NUMBERS // (M * P * n_chains))
-        )
+        fitting = sampled.MAX_SHARE_NUMBERS // (M * P * n_chains)
+        n_shares = max(least, min(sampled.SHARE_DRAWS // n_chains, fitting))
         n_whole = max(least, min(most, MAX_DRAW_NUMBERS // (draw_numbers(*sizes) * n_chains)))
         return min(n_draws, n_shares), min(n_draws, n_shares, n_whole)
 
