@@ -25,9 +25,10 @@ from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.results import ClusterView
 from dissensus.numerics import Array, Concentration, concentration, normalised, safe_log, softmax_columns
+from dissensus.params import choice, dirichlet, fitted, integer, setting
 
 ASSIGNMENT = (
-    params.choice("soft", "hard"),
+    choice("soft", "hard"),
     '``"soft"`` averages over clusters; ``"hard"`` takes the most probable.',
 )
 
@@ -101,35 +102,31 @@ class FMM(Model):
     It ignores annotators, and is fitted by EM (maximum a posteriori).
     """
 
-    n_item_clusters: int = params.setting(10, params.integer(1), "Number of item clusters.")
+    n_item_clusters: int = setting(10, integer(1), "Number of item clusters.")
     _: KW_ONLY
-    alpha: float | Sequence[float] = params.setting(
-        2.0,
-        params.dirichlet(1.0),
-        "Dirichlet parameter of a cluster's distribution: a number, or a list by class.",
+    alpha: float | Sequence[float] = setting(
+        2.0, dirichlet(1.0), "Dirichlet parameter of a cluster's distribution: a number, or a list by class."
     )
-    gamma: float | Sequence[float] = params.setting(
-        2.0,
-        params.dirichlet(1.0),
-        "Dirichlet parameter of the clusters' shares: a number, or a list by cluster.",
+    gamma: float | Sequence[float] = setting(
+        2.0, dirichlet(1.0), "Dirichlet parameter of the clusters' shares: a number, or a list by cluster."
     )
-    max_iter: int = params.setting(500, *params.MAX_ITER)
-    tol: float = params.setting(1e-6, *params.TOL)
-    n_restarts: int = params.setting(1, *params.N_RESTARTS)
-    start: str = params.setting(
+    max_iter: int = setting(500, *params.MAX_ITER)
+    tol: float = setting(1e-6, *params.TOL)
+    n_restarts: int = setting(1, *params.N_RESTARTS)
+    start: str = setting(
         "items",
-        params.choice("items", "random"),
+        choice("items", "random"),
         '``"items"``: clusters start at random items; ``"random"``: items start in random clusters.',
     )
-    assignment: str = params.setting("soft", *ASSIGNMENT)
-    seed: int = params.setting(0, *params.SEED)
-    n_jobs: int = params.setting(-1, *params.N_JOBS)
+    assignment: str = setting("soft", *ASSIGNMENT)
+    seed: int = setting(0, *params.SEED)
+    n_jobs: int = setting(-1, *params.N_JOBS)
 
     _memory_tables = {"MP": 2, "MK": 2}
 
-    theta_: Array = params.fitted("(K, P): label distribution of each item cluster")
-    psi_: Array = params.fitted("(K,): shares of the item clusters")
-    item_clusters_: Array = params.fitted("(M, K): P(w_m = k | labels)")
+    theta_: Array = fitted("(K, P): label distribution of each item cluster")
+    psi_: Array = fitted("(K,): shares of the item clusters")
+    item_clusters_: Array = fitted("(M, K): P(w_m = k | labels)")
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         blocks, K = engine.blocks(annotations, counts_of), self.n_item_clusters
