@@ -76,7 +76,7 @@ MODULES = {"Datasets": "dissensus.datasets", "Metrics": "dissensus.metrics", "Er
 BASES = (
     "dissensus.models.base.Model",
     "dissensus.models.confusion.ConfusionModel",
-    "dissensus.models.sampled.SampledMixin",
+    "dissensus.models.sampled.SampledModel",
 )
 EVERY_MODEL = """# What every model has
 

@@ -105,11 +105,9 @@ def cut_blocks(labels: Annotations) -> list[Block]:
     rows, n_shards = labels.item_pointers[items], len(items) - 1
     size, blocks = min(max(n_shards // MIN_BLOCKS, 1), MAX_SHARDS_PER_BLOCK), []
     for first in range(0, n_shards, size):
-        item_bounds = items[first : first + size + 1].tolist()
-        row_bounds = rows[first : first + size + 1].tolist()
-        block_items = slice(item_bounds[0], item_bounds[-1])
-        block_rows = slice(row_bounds[0], row_bounds[-1])
-        blocks.append(Block(labels, tuple(item_bounds), tuple(row_bounds), block_items, block_rows))
+        item_bounds, row_bounds = (tuple(ends[first : first + size + 1].tolist()) for ends in (items, rows))
+        whole = slice(item_bounds[0], item_bounds[-1]), slice(row_bounds[0], row_bounds[-1])
+        blocks.append(Block(labels, item_bounds, row_bounds, *whole))
     return blocks
 
 

@@ -56,11 +56,13 @@ def test_e_step_equals_enumeration() -> None:
 
 
 def test_m_step_by_hand() -> None:
-    theta, psi = m_step(np.array([[3.0, 1.0], [0.0, 5.0]]), np.array([2.0, 4.0]), alpha=2.0, gamma=3.0)
+    mixture = m_step(np.array([[3.0, 1.0], [0.0, 5.0]]), np.array([2.0, 4.0]), alpha=2.0, gamma=3.0)
+    theta, psi = mixture.theta, mixture.psi
     # one pseudo-label per class: (3+1, 1+1)/6 and (0+1, 5+1)/7; two pseudo-items per cluster: (2+2, 4+2)/10
     assert_allclose(theta, [[4 / 6, 2 / 6], [1 / 7, 6 / 7]], rtol=1e-15)
     assert_allclose(psi, [0.4, 0.6], rtol=1e-15)
-    theta, psi = m_step(np.array([[3.0, 1.0], [0.0, 0.0]]), np.array([4.0, 0.0]), alpha=1.0, gamma=1.0)
+    mixture = m_step(np.array([[3.0, 1.0], [0.0, 0.0]]), np.array([4.0, 0.0]), alpha=1.0, gamma=1.0)
+    theta, psi = mixture.theta, mixture.psi
     assert_allclose(theta, [[0.75, 0.25], [0.5, 0.5]], rtol=1e-15)  # a cluster without labels is uniform
     assert_allclose(psi, [1.0, 0.0], atol=0)
 

@@ -56,7 +56,6 @@ def test_a_shard_without_labels_has_no_pairs() -> None:
     layout = layout_of(crowd([], 3, 2, 2))
     assert len(layout.item) == 0
     assert layout.batches == ()
-    assert_array_equal(layout.by_item.of_rows(np.zeros((0, 4))), np.zeros((3, 4)))
     assert_array_equal(layout.by_item.of_logs(np.zeros((0, 4)), 1.0), np.zeros((3, 4)))
 
 
@@ -68,8 +67,7 @@ def test_pair_sums_equal_loops() -> None:
     for e in range(len(layout.item)):
         by_item[layout.item[e]] += values[e]
         by_annotator[layout.annotator[e]] += values[e]
-    assert_allclose(layout.by_item.of_rows(values), by_item, rtol=1e-12)
-    assert_allclose(layout.by_annotator.of_rows(values), by_annotator[layout.codes], rtol=1e-12)
+    assert_array_equal(layout.runs.by_item(300), annotations.counts)
     assert_allclose(layout.by_item.of_logs(np.exp(values), 1.0), by_item, rtol=1e-12)
     assert_allclose(layout.by_annotator.of_logs(np.exp(values), 1.0), by_annotator[layout.codes], rtol=1e-12)
 

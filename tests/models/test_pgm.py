@@ -89,9 +89,9 @@ def test_one_annotator_cluster_is_fmm(m_step: str) -> None:
     w, evidence = fmm.responsibilities(counts, model.theta_[:, 0], model.psi_)
     w = w.T
     assert_allclose(model.item_clusters_, w, rtol=1e-6, atol=1e-9)
-    theta, psi = fmm.m_step(w.T @ counts, w.sum(axis=0), 2.0, 2.0)
-    assert_allclose(model.theta_[:, 0], theta, atol=1e-4)
-    assert_allclose(model.psi_, psi, atol=1e-4)
+    mixture = fmm.m_step(w.T @ counts, w.sum(axis=0), 2.0, 2.0)
+    assert_allclose(model.theta_[:, 0], mixture.theta, atol=1e-4)
+    assert_allclose(model.psi_, mixture.psi, atol=1e-4)
     assert_allclose(model.omega_, [1.0], rtol=1e-15)
     expected = evidence + fmm.log_prior(model.theta_[:, 0], model.psi_, 2.0, 2.0)
     assert_allclose(model.trace_[-1], expected, rtol=1e-12)

@@ -207,7 +207,7 @@ def test_the_worst_reason_to_stop_counts(monkeypatch: Any) -> None:
         self.stopped_ = next(reasons)
         return chains
 
-    monkeypatch.setattr("dissensus.models.sampled.SampledMixin._sample_chains", sample)
+    monkeypatch.setattr("dissensus.models.sampled.SampledModel._sample_chains", sample)
     assert ds.Pool(**SHORT).fit(NOMINAL).stopped_ == "number of chains"
 
 

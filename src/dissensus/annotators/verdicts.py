@@ -268,14 +268,13 @@ def compute_verdicts(model: HPGM, gold: Annotations | None, interval: float = 0.
     n_draws = max(MIN_VERDICT_DRAWS, MAX_VERDICT_CELLS // model.draws_.matrices[0].size)
     n_draws = min(n_draws, len(model.draws_))
     draws = model.draws_.take(np.unique(np.linspace(0, len(model.draws_) - 1, n_draws).astype(int)))
-    annotator_draws = list(draws.annotator_draws(model.seed))
-    information = np.stack([draw.information for draw in annotator_draws])
+    information, model_agreement = draws.annotator_draws(model.seed)
     low, high = (zero_inflated_quantile(information, spam, (1 + end * interval) / 2) for end in (-1, 1))
     verdicts = AnnotatorVerdicts(
         annotator=model.annotators_, n_labels=np.bincount(model.learned_rows_[1], minlength=N),
         verdict=verdict, probability=probability, agreement=agreement.agreement, usual=agreement.usual,
         gap=agreement.gap, gap_error=1.96 * agreement.gap_error, differs=agreement.differs,
-        **bias_columns(labels), model_agreement=np.mean([draw.agreement for draw in annotator_draws], axis=0),
+        **bias_columns(labels), model_agreement=model_agreement.mean(axis=0),
         information=(1 - spam) * information.mean(axis=0), information_low=low, information_high=high,
         spam_probability=spam, minority_probability=minority, error_probability=error,
         group=np.full(N, -1) if groups is None else groups.group,

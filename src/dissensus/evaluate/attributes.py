@@ -123,9 +123,8 @@ def explained_share(
         rows = rows[chosen[votes.item[rows]]]
     if n_values < 2 or not len(rows):
         return np.nan, np.nan, np.nan
-    item, annotator = (
-        np.unique(codes[rows], return_inverse=True)[1] for codes in (votes.item, votes.annotator)
-    )
+    item = np.unique(votes.item[rows], return_inverse=True)[1]
+    annotator = np.unique(votes.annotator[rows], return_inverse=True)[1]
     triples = Triples.of(item, votes.answer[rows].toarray(), value[votes.annotator[rows]], n_values)
     q = np.bincount(value[value >= 0], minlength=n_values) / (value >= 0).sum()
     total = triples.means.sum(axis=0)

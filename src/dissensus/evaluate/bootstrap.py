@@ -1,11 +1,10 @@
 """Percentile bootstrap intervals over items.
 
-Items are drawn with replacement, and the interval covers the central ``level`` of the resampled scores. A
-metric that is a mean over items is resampled from its values per item; any other metric is called on every
-resample.
+Items are drawn with replacement, and the interval covers the central 95 % of the resampled scores. A metric
+that is a mean over items is resampled from its values per item; any other metric is called on every resample.
 
-If an array has several rows per item (held-out labels, for instance), ``items`` gives the item code of each
-row, and an item is drawn with all its rows: the rows of one item are not independent, and resampling them
+If there are several values per item (of held-out labels, for instance), ``items`` gives the item code of
+each, and an item is drawn with all its values: those of one item are not independent, and resampling them
 separately would make intervals too narrow. Two models are compared on the same held-out labels by
 ``bootstrap_mean(log_probability_rows(p, labels) - log_probability_rows(q, labels), items=items)``.
 
@@ -40,13 +39,7 @@ class Interval(NamedTuple):
 
 
 def bootstrap_interval(
-    metric: Callable[..., float],
-    *arrays: ArrayLike,
-    items: ArrayLike | None = None,
-    level: float = 0.95,
-    n_boot: int = 1000,
-    seed: int = 0,
-    **settings: Any,
+    metric: Callable[..., float], *arrays: ArrayLike, n_boot: int = 1000, seed: int = 0, **settings: Any
 ) -> Interval:
     """Return a metric of arrays and its interval over items; ``settings`` are passed to the metric.
 
@@ -55,26 +48,25 @@ def bootstrap_interval(
     """
     rows = rows_of(metric)
     if rows is not None:
-        return bootstrap_mean(rows(*arrays, **settings), items=items, level=level, n_boot=n_boot, seed=seed)
+        return bootstrap_mean(rows(*arrays, **settings), n_boot=n_boot, seed=seed)
     columns = [np.asarray(array) for array in arrays]
     if len({len(column) for column in columns}) != 1:
         raise DataError(f"the arrays must have equal numbers of rows, got {[*map(len, columns)]}")
-    groups = _item_codes(len(columns[0]), items, level, n_boot)
-    members = np.split(np.argsort(groups, kind="stable"), np.bincount(groups).cumsum()[:-1])
+    n_items = len(_item_codes(len(columns[0]), None, n_boot))
     rng = np.random.default_rng(seed)
     scores = np.empty(n_boot)
     for draw in range(n_boot):
-        drawn = np.concatenate([members[item] for item in rng.integers(len(members), size=len(members))])
+        drawn = rng.integers(n_items, size=n_items)
         scores[draw] = metric(*(column[drawn] for column in columns), **settings)
-    return _interval(metric(*columns, **settings), scores, level)
+    return _interval(metric(*columns, **settings), scores)
 
 
 def bootstrap_mean(
-    rows: ArrayLike, *, items: ArrayLike | None = None, level: float = 0.95, n_boot: int = 1000, seed: int = 0
+    rows: ArrayLike, *, items: ArrayLike | None = None, n_boot: int = 1000, seed: int = 0
 ) -> Interval:
     """Return the mean of values, one per item or one per row of an item, and its interval over items."""
     values = np.asarray(rows, dtype=np.float64)
-    groups = _item_codes(len(values), items, level, n_boot)
+    groups = _item_codes(len(values), items, n_boot)
     sums, sizes = np.bincount(groups, values), np.bincount(groups)
     rng = np.random.default_rng(seed)
     means: list[Array] = []
@@ -83,13 +75,11 @@ def bootstrap_mean(
         drawn = rng.integers(len(sums), size=(min(chunk, n_boot - start), len(sums)))
         # mean of a resample = Σ of its items' sums / Σ of its items' sizes
         means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
-    return _interval(float(values.mean()), np.concatenate(means), level)
+    return _interval(float(values.mean()), np.concatenate(means))
 
 
-def _item_codes(n_rows: int, items: ArrayLike | None, level: float, n_boot: int) -> NDArray[np.intp]:
+def _item_codes(n_rows: int, items: ArrayLike | None, n_boot: int) -> NDArray[np.intp]:
     """Check the settings and return the item codes of rows without gaps."""
-    if not 0 < level < 1:
-        raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
     if n_boot < 1:
         raise bad_parameter("a bootstrap interval", "n_boot", "an int >= 1", n_boot)
     if items is None:
@@ -100,15 +90,14 @@ def _item_codes(n_rows: int, items: ArrayLike | None, level: float, n_boot: int)
     return np.unique(codes, return_inverse=True)[1].astype(np.intp)
 
 
-def _interval(value: float, scores: Array, level: float) -> Interval:
-    """Return the central ``level`` of the scores, rounded outwards to two of them."""
+def _interval(value: float, scores: Array) -> Interval:
+    """Return the central part of the scores, rounded outwards to two of them."""
     # a resample without a score (with a single class, for instance) is ignored
     ordered = np.sort(scores[~np.isnan(scores)])
     if not ordered.size:
         return Interval(value, float("nan"), float("nan"))
-    last = ordered.size - 1
-    low, high = ordered[int((1 - level) / 2 * last)], ordered[-1 - int((1 - level) / 2 * last)]
-    return Interval(value, float(low), float(high))
+    outside = int((1 - CONFIDENCE_LEVEL) / 2 * (ordered.size - 1))
+    return Interval(value, float(ordered[outside]), float(ordered[-1 - outside]))
 
 
 # ---- over items and draws at once ------------------------------------------------------------------------
@@ -129,7 +118,7 @@ class Resamples:
     @cached_property
     def _weights(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """Counts of each draw (n_boot, draws) and of each item (n_boot, items) in each resample."""
-        _item_codes(self.n_items, None, CONFIDENCE_LEVEL, self.n_boot)
+        _item_codes(self.n_items, None, self.n_boot)
         draws, items = (
             np.random.default_rng([self.seed, stream]).multinomial(n, np.full(n, 1 / n), size=self.n_boot)
             for stream, n in ((1, self.n_draws), (0, self.n_items))
@@ -143,4 +132,4 @@ class Resamples:
         blocks = np.array_split(np.arange(self.n_boot), -(-self.n_boot // RESAMPLES_PER_CHUNK))
         # mean of a resample = Σ_d u_d Σ_m v_m x_dm / (D M)
         sums = [((items[b] @ rows.T) * draws[b]).sum(axis=1) for b in blocks]
-        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size, CONFIDENCE_LEVEL)
+        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size)

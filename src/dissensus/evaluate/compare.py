@@ -23,7 +23,7 @@ from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.display import TableResult
 from dissensus.labels.features import FEATURES_COLUMN, has_features
-from dissensus.labels.rows import pairs_per_item, rows_with_values
+from dissensus.labels.rows import pairs_per_item
 from dissensus.models import build_model, name_of, sizes_fit_labels, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel
@@ -43,25 +43,21 @@ CANDIDATES: Candidates = (
     ("fmm", {"n_item_clusters": 16}),
     ("fmm", {"n_item_clusters": 8}),
     ("empirical", {}),
+    ("pool", {"use_features": True}),  # where items have features
 )
-#: Further candidates, where items have features, and for ordered classes.
-FEATURE_CANDIDATES: Candidates = (("pool", {"use_features": True}),)
-ORDINAL_CANDIDATES: Candidates = (("graded", {}),)
-#: Candidates for numeric labels: with and without annotator bias, scale and outliers.
-PLAIN_RATINGS = {"bias": False, "scale": False, "robust": False}
-RATING_CANDIDATES: Candidates = (("ratings", {}), ("ratings", PLAIN_RATINGS))
-#: Candidates for pairwise comparisons: the only model that gives scores.
-PAIR_CANDIDATES: Candidates = (("bradley-terry", {}),)
-#: Candidates for sets of classes: with and without dependence between classes.
-SET_CANDIDATES: Candidates = (("sets", {}), ("sets", {"dependence": False}))
+#: Candidates for labels of a type that has its own models.
+CANDIDATES_BY_TYPE: Mapping[str, Candidates] = {
+    # with and without annotator bias, scale and outliers
+    "numeric": (("ratings", {}), ("ratings", {"bias": False, "scale": False, "robust": False})),
+    "pairwise": (("bradley-terry", {}),),  # the only model that gives scores
+    "multi": (("sets", {}), ("sets", {"dependence": False})),  # with and without dependence between classes
+}
 
 COMPARED_SHARE = 0.2  # share of the (item, annotator) pairs hidden for a comparison
 GUARD_SHARE, GUARD_LABELS = 0.1, 6_000  # pairs hidden, and labels used at most, by the guard
 GUARD_SETTINGS = {"n_chains": 2, "n_sweeps": 40}  # of HPGM in the guard
-MIN_HIDDEN_PAIRS, MIN_HIDDEN_ITEMS = (
-    20,
-    10,
-)  # fewest hidden pairs for a comparison; fewest items for the guard
+MIN_HIDDEN_PAIRS = 20  # for a comparison
+MIN_HIDDEN_ITEMS = 10  # for the guard
 MAX_MATRIX_CLASSES = 100  # larger confusion matrices cannot be estimated from the labels and take minutes
 MAX_COMPARED_LABELS = 50_000  # labels used in a comparison
 TIE_STANDARD_ERRORS = 2.0  # differences up to this many standard errors are ties
@@ -240,19 +236,11 @@ def counts_ahead(annotations: Annotations, seed: int = 0) -> Gap | None:
     return gap if gap.mean > TIE_STANDARD_ERRORS * gap.error else None
 
 
-def _too_wide(model: Model, annotations: Annotations) -> bool:
-    """Return True if a model has a table of answers per annotator and there are too many classes for it."""
-    has_tables = model._sizes_are_bounds or isinstance(model, ConfusionModel | LatentPositions)
-    return has_tables and annotations.n_classes > MAX_MATRIX_CLASSES
-
-
 def _candidates(annotations: Annotations) -> Candidates:
     """Return the candidates for the type of the labels."""
-    by_type = {"numeric": RATING_CANDIDATES, "pairwise": PAIR_CANDIDATES, "multi": SET_CANDIDATES}
-    if annotations.label_type in by_type:
-        return by_type[annotations.label_type]
-    ordinal = annotations.label_type == "ordinal" and annotations.n_classes > 2
-    return (*CANDIDATES, *FEATURE_CANDIDATES, *(ORDINAL_CANDIDATES if ordinal else ()))
+    if annotations.label_type == "ordinal" and annotations.n_classes > 2:
+        return (*CANDIDATES, ("graded", {}))
+    return CANDIDATES_BY_TYPE.get(annotations.label_type, CANDIDATES)
 
 
 def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
@@ -276,21 +264,16 @@ def held_out_scores(
     seed: int = 0,
     *,
     test_size: float = 0.2,
-    represent: Mapping[str, Any] | None = None,
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> list[HeldOut]:
     """Fit every model to one part of the labels and score it on the rest; empty if no label can be hidden.
 
-    ``represent`` restricts the scored labels to some annotators (``{"kind": "human"}``). Every row has its
-    distance to the best with its standard error, paired over items. With ``n_jobs`` above 1, models are
-    fitted in parallel on one thread each.
+    Every row has its distance to the best with its standard error, paired over items. With ``n_jobs`` above
+    1, models are fitted in parallel on one thread each.
     """
     with _reserve_memory(SPLIT_BYTES_PER_LABEL * annotations.n_labels):
         train, hidden = annotations.split_labels(test_size, seed)
-        if represent:
-            selected = rows_with_values(annotations.annotator_table, represent, "annotator")
-            hidden = hidden.take_rows(selected[hidden.annotator])
         if not (train.n_labels and hidden.n_labels):
             return []
         # on a cluster, or with limited memory, one fit at a time uses all resources
@@ -341,7 +324,10 @@ def is_applicable(model: Model, annotations: Annotations) -> bool:
         # features, or texts and the packages that embed them
         if FEATURES_COLUMN not in table.column_names and find_spec("sentence_transformers") is None:
             return False
-    if (model._needs_annotators and annotations.anonymous) or _too_wide(model, annotations):
+    if model._needs_annotators and annotations.anonymous:
+        return False
+    has_matrices = model._sizes_are_bounds or isinstance(model, ConfusionModel | LatentPositions)
+    if has_matrices and annotations.n_classes > MAX_MATRIX_CLASSES:
         return False
     if model.memory_needed(annotations) > (current().memory or physical_memory()):
         return False

@@ -205,11 +205,9 @@ class Model(Estimator):
         sizes["D"] = n_features(labels, features) if self.uses_features else 0
         for axis, name in SIZE_SETTINGS.items():
             sizes[axis] = vars(self).get(name, 1)
-        numbers = by_annotator = 0
-        for axes, n_tables in self._memory_tables.items():
-            size = math.prod(map(sizes.__getitem__, axes))
-            numbers += n_tables * size
-            by_annotator = max(by_annotator, size if axes[0] == "N" else 0)
+        tables = {axes: math.prod(sizes[axis] for axis in axes) for axes in self._memory_tables}
+        numbers = sum(n_tables * tables[axes] for axes, n_tables in self._memory_tables.items())
+        by_annotator = max((size for axes, size in tables.items() if axes[0] == "N"), default=0)
         n_shards = min(max(labels.n_labels // (LABELS_PER_SHARD * MIN_BLOCKS), 1), MAX_SHARDS_PER_BLOCK)
         block = min(labels.n_labels, n_shards * LABELS_PER_SHARD)
         # a thread's messages and cavities, and the sums over annotators of two blocks

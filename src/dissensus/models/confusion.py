@@ -123,11 +123,9 @@ def _e_step(layout: CellLayout, log_prior: Array, log_psi: Array, ratios: Array)
     return layout.cells, ExpectedCounts(np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
-def _counts_step(
-    layout: CellLayout, rows: Any, start: Start | None = None, class_counts: Any = None
-) -> BlockCounts:
-    """Return expected counts under w; ``rows`` are w and the items' prior, or with ``start`` the prior."""
-    w, prior = rows if start is None else (times_prior(start(layout.counts(), class_counts), rows), rows)
+def _counts_step(layout: CellLayout, rows: tuple[Array, Array]) -> BlockCounts:
+    """Return expected counts under w; ``rows`` are w and the items' prior."""
+    w, prior = rows
     counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, prior).sum() - xlogy(w, w).sum())
     return layout.cells, ExpectedCounts(counts, column_sums(w), entropy, 0.0)
 
@@ -183,8 +181,7 @@ class ConfusionSteps:
 
     def initial_counts(self, start: Start, prior: Array | None = None) -> ExpectedCounts:
         """Return expected counts under the initial posterior."""
-        rows, class_counts = self._rows(prior), self._class_counts
-        return self._sum(self.blocks.map(_counts_step, rows, start=start, class_counts=class_counts))
+        return self.expected_counts(self.initial_posterior(start, prior), prior)
 
     def expected_counts(self, w: Array, prior: Array | None = None) -> ExpectedCounts:
         """Return expected counts under w (items, K) and the items' prior."""
@@ -383,10 +380,7 @@ class ConfusionModel(Model):
 
     def _set_fitted(self, labels: Annotations, monitor: ConvergenceMonitor) -> None:
         """Set the population's matrix, the trace of the fit and the label distributions."""
-        # C_kp = Σ_n load_n π_nkp / Σ_n load_n
-        load = labels.annotator_load
-        weights = load if self.weight_by == "labels" else np.ones(len(load))
-        self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
+        self.crowd_confusion_ = self._crowd(labels, self.confusion_)
         self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         limit = np.inf  # of no use for shares of a population
         if self.estimate == "truth":
@@ -394,6 +388,11 @@ class ConfusionModel(Model):
             limit = evidence_limit(labels, *fitted, self.unseen)
         self.evidence_limit_ = np.asarray(limit)
         self._set_distributions(self.n_labels_)
+
+    def _crowd(self, labels: Annotations, matrices: Array) -> Array:
+        """Return (K, P): C_kp = Σ_n load_n π_nkp / Σ_n load_n."""
+        weights = labels.annotator_load if self.weight_by == "labels" else np.ones(labels.n_annotators)
+        return normalised(np.tensordot(weights, matrices, axes=1))
 
     def _set_distributions(self, n_labels: NDArray[np.int64]) -> None:
         """Set the label distributions, as ``estimate`` asks, for posteriors from ``n_labels`` (items,)."""

@@ -75,9 +75,7 @@ class EBCC(ConfusionModel):
         self.subtype_shares_ = normalised(np.exp(log_shares))
         self.psi_ = self._sum_subtypes(self.subtype_shares_)
         matrices = normalised(a + best.state.counts)
-        load = annotations.annotator_load
-        weights = load if self.weight_by == "labels" else np.ones(len(load))
-        self.subtype_crowd_confusion_ = normalised(np.tensordot(weights, matrices, axes=1))
+        self.subtype_crowd_confusion_ = self._crowd(annotations, matrices)
         self._set_states(steps.posterior(logs, log_shares, log_item_prior), matrices)
         self._set_fitted(annotations, best)
 

@@ -25,9 +25,10 @@ from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.results import ClusterView
 from dissensus.numerics import Array, Concentration, concentration, normalised, safe_log, softmax_columns
+from dissensus.params import choice, dirichlet, fitted, integer, setting
 
 ASSIGNMENT = (
-    params.choice("soft", "hard"),
+    choice("soft", "hard"),
     '``"soft"`` averages over clusters; ``"hard"`` takes the most probable.',
 )
 
@@ -63,14 +64,12 @@ def cluster_posterior(counts: Array, theta: Array, psi: Array) -> Array:
     return np.ascontiguousarray(responsibilities(counts, theta, psi)[0].T)
 
 
-def m_step(
-    label_mass: Array, item_mass: Array, alpha: Concentration, gamma: Concentration
-) -> tuple[Array, Array]:
+def m_step(label_mass: Array, item_mass: Array, alpha: Concentration, gamma: Concentration) -> Mixture:
     """Return the parameters that maximise the expected log-posterior."""
     # Θ_kp = (α_p−1 + Σ_m w_mk c_mp) / (Σ_p α_p − P + Σ_mp w_mk c_mp)
     theta = normalised(alpha - 1 + label_mass)
     # ψ_k = (γ_k−1 + Σ_m w_mk) / (Σ_k γ_k − K + M)
-    return theta, normalised(gamma - 1 + item_mass)
+    return Mixture(theta, normalised(gamma - 1 + item_mass))
 
 
 def log_prior(theta: Array, psi: Array, alpha: Concentration, gamma: Concentration) -> float:
@@ -103,35 +102,31 @@ class FMM(Model):
     It ignores annotators, and is fitted by EM (maximum a posteriori).
     """
 
-    n_item_clusters: int = params.setting(10, params.integer(1), "Number of item clusters.")
+    n_item_clusters: int = setting(10, integer(1), "Number of item clusters.")
     _: KW_ONLY
-    alpha: float | Sequence[float] = params.setting(
-        2.0,
-        params.dirichlet(1.0),
-        "Dirichlet parameter of a cluster's distribution: a number, or a list by class.",
+    alpha: float | Sequence[float] = setting(
+        2.0, dirichlet(1.0), "Dirichlet parameter of a cluster's distribution: a number, or a list by class."
     )
-    gamma: float | Sequence[float] = params.setting(
-        2.0,
-        params.dirichlet(1.0),
-        "Dirichlet parameter of the clusters' shares: a number, or a list by cluster.",
+    gamma: float | Sequence[float] = setting(
+        2.0, dirichlet(1.0), "Dirichlet parameter of the clusters' shares: a number, or a list by cluster."
     )
-    max_iter: int = params.setting(500, *params.MAX_ITER)
-    tol: float = params.setting(1e-6, *params.TOL)
-    n_restarts: int = params.setting(1, *params.N_RESTARTS)
-    start: str = params.setting(
+    max_iter: int = setting(500, *params.MAX_ITER)
+    tol: float = setting(1e-6, *params.TOL)
+    n_restarts: int = setting(1, *params.N_RESTARTS)
+    start: str = setting(
         "items",
-        params.choice("items", "random"),
+        choice("items", "random"),
         '``"items"``: clusters start at random items; ``"random"``: items start in random clusters.',
     )
-    assignment: str = params.setting("soft", *ASSIGNMENT)
-    seed: int = params.setting(0, *params.SEED)
-    n_jobs: int = params.setting(-1, *params.N_JOBS)
+    assignment: str = setting("soft", *ASSIGNMENT)
+    seed: int = setting(0, *params.SEED)
+    n_jobs: int = setting(-1, *params.N_JOBS)
 
     _memory_tables = {"MP": 2, "MK": 2}
 
-    theta_: Array = params.fitted("(K, P): label distribution of each item cluster")
-    psi_: Array = params.fitted("(K,): shares of the item clusters")
-    item_clusters_: Array = params.fitted("(M, K): P(w_m = k | labels)")
+    theta_: Array = fitted("(K, P): label distribution of each item cluster")
+    psi_: Array = fitted("(K,): shares of the item clusters")
+    item_clusters_: Array = fitted("(M, K): P(w_m = k | labels)")
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         blocks, K = engine.blocks(annotations, counts_of), self.n_item_clusters
@@ -144,7 +139,7 @@ class FMM(Model):
                 mixture = Mixture(initial_theta(annotations, K, alpha, monitor.rng), np.full(K, 1.0 / K))
             elif mixture is None:
                 w = random_clusters(annotations.n_items, K, monitor.rng)
-                mixture = Mixture(*m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma))
+                mixture = m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma)
             for _ in monitor:
                 # E: every item's cluster, and the expected counts
                 parts = blocks.map(e_step, theta=mixture.theta, psi=mixture.psi)
@@ -153,7 +148,7 @@ class FMM(Model):
                 if monitor.report(objective, mixture):
                     break
                 # M: the parameters that maximise the expected log-posterior
-                mixture = Mixture(*m_step(label_mass, item_mass, alpha, gamma))
+                mixture = m_step(label_mass, item_mass, alpha, gamma)
         best = restarts.best
         self.theta_, self.psi_ = best.state.theta, best.state.psi
         self.trace_, self.stopped_ = np.array(best.trace), best.stopped

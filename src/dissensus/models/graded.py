@@ -56,19 +56,10 @@ add_counts = Loop(
     "graded_add_counts", "M E N P Q", **LABEL_ARRAYS, posterior="float64 M Q", counts="float64 N P Q"
 )
 add_derivatives = Loop(
-    "graded_add_derivatives",
-    "N P Q D T W",
-    counts="float64 N P Q",
-    below="float64 N T Q",
-    guess_rates="float64 N",
-    shares="float64 P",
-    x="float64 Q D",
-    d="float64 Q",
-    guesses="float64 N",
-    gradient="float64 N W",
-    information="float64 N W W",
-    min_probability="float",
-)
+    "graded_add_derivatives", "N P Q D T W", counts="float64 N P Q", below="float64 N T Q",
+    guess_rates="float64 N", shares="float64 P", x="float64 Q D", d="float64 Q", guesses="float64 N",
+    gradient="float64 N W", information="float64 N W W", min_probability="float",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -320,10 +311,8 @@ class GradedResponse(Model):
 
     def take_annotators(self, codes: Indices, vocabulary: Vocabulary, weights: Array) -> None:
         """Take the annotators of ``codes``, which may repeat, with new ``vocabulary`` and ``weights``."""
-        self.thresholds_and_slopes_, self.guess_rates_ = (
-            self.thresholds_and_slopes_[codes],
-            self.guess_rates_[codes],
-        )
+        self.thresholds_and_slopes_ = self.thresholds_and_slopes_[codes]
+        self.guess_rates_ = self.guess_rates_[codes]
         self.annotator_vocabulary_, self.annotator_weights_ = vocabulary, weights
 
     def draw_answers(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:

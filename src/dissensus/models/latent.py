@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -32,25 +31,14 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dissensus.compiled import Loop
-from dissensus.engine import Checkpoint, Engine, raise_if_cancelled
+from dissensus.engine import Engine, raise_if_cancelled
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
-from dissensus.models.base import Model
+from dissensus.models import sampled
 from dissensus.models.hpgm.adjustments import floor_unanimous
 from dissensus.models.hpgm.sampler import Record
-from dissensus.models.sampled import (
-    MAX_ROUNDS,
-    MAX_SHARE_NUMBERS,
-    SWEEPS_PER_DRAW,
-    SampledMixin,
-    check_finite,
-    check_learned_rows,
-    check_shapes,
-    item_batches,
-    sampled_items,
-    stored_row,
-)
-from dissensus.numerics import Array, row_shares
+from dissensus.models.sampled import SampledModel
+from dissensus.numerics import Array, Mask, row_shares
 from dissensus.params import N_JOBS, NONE, SEED, WEIGHT_BY, fitted, flag, integer, setting
 from dissensus.tables.arrays import Arrays, Header
 
@@ -65,7 +53,6 @@ MAX_POPULATION_ANNOTATORS = 100  # annotators who represent the population in on
 INTERCEPT_VARIANCE = 4.0  # prior variance of W_c00
 MAX_ITEM_DIMENSIONS = 6
 NEW_ITEM_SWEEPS, FIRST_NEW_ITEM_SWEEPS = 3, 20  # sweeps over new items for each draw; extra for the first
-UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # a resumed fit makes a sixth of the sweeps, and at least 20
 # Number of draws about items that were not sampled, and the labels of all of them together.
 MIN_EXTENDED_DRAWS, MAX_EXTENDED_DRAWS, EXTENDED_DRAW_LABELS = 16, 64, 5_000_000
 MIN_ANSWER_SHARE = 1e-12  # floor inside logarithms
@@ -285,7 +272,10 @@ class PositionChain:
     W: Floats  # (D, P, 1 + d, 1 + b)
 
 
-class LatentPositions(SampledMixin, Model):
+Sides = tuple[Annotations, SideLabels, SideLabels]  # labels, and sorted by item and by annotator
+
+
+class LatentPositions(SampledModel):
     """Latent positions of items and annotators, sampled by MCMC; often the best predictor of labels."""
 
     n_item_dimensions: int | None = setting(
@@ -309,10 +299,8 @@ class LatentPositions(SampledMixin, Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _draw_arrays = (
-        *("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_"),
-        "crowd_draws_",
-    )
+    _draw_arrays = (*SampledModel._draw_arrays, "x_draws_", "a_draws_", "W_draws_", "crowd_draws_")
+    _chains_are = PositionChain, Positions, "positions"
     _needs_annotators = True
     _memory_tables = {"MP": 20, "E": 12}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
@@ -330,76 +318,45 @@ class LatentPositions(SampledMixin, Model):
 
     def _fit(
         self,
-        annotations: Annotations,
+        labels: Annotations,
         engine: Engine,
         last: Sequence[Positions] = (),
         weights: Array | None = None,
     ) -> None:
         """Fit; ``last`` states resume chains, and ``weights`` (N,) replace those of ``weight_by``."""
-        load = annotations.annotator_load.astype(float)
+        load = labels.annotator_load.astype(float)
         if weights is None:
             weights = load if self.weight_by == "labels" else (load > 0).astype(float)
         self.annotator_weights_ = weights / weights.sum()
         self.crowd_draws_, self.crowd_weights_ = np.zeros((0, 0, 0), np.float32), np.zeros(0)
-        sampled, labels = sampled_items(annotations, self.max_sampled, self.seed), annotations
-        self.sampled_ = np.arange(annotations.n_items) if sampled is None else sampled
-        if sampled is not None:
-            last, labels = (), annotations.take_items(sampled)
-        sample = partial(self._sample, labels, engine, last)
-        chains = self._sample_chains(sample, self.n_chains, engine, last)
+        self.sampled_ = sampled.sampled_items(labels, self.max_sampled, self.seed)
+        is_part, part = len(self.sampled_) < labels.n_items, labels
+        if is_part:
+            last, part = (), labels.take_items(self.sampled_)
+        by_item = SideLabels.of(part.item, part.annotator, part.label, part.n_items)
+        by_person = SideLabels.of(part.annotator, part.item, part.label, part.n_annotators)
+        chains = self._sample_chains((part, by_item, by_person), self.n_chains, self.n_sweeps, engine, last)
         self.label_distributions_ = row_shares(np.sum([chain.answers for chain in chains], axis=0))
-        self.share_draws_ = np.concatenate([chain.shares for chain in chains])
         draws = (np.concatenate([getattr(chain, name) for chain in chains]) for name in "xaW")
         self.x_draws_, self.a_draws_, self.W_draws_ = draws
-        self.last_states_ = tuple([chain.state for chain in chains])
-        self._diagnose(np.stack([chain.trace for chain in chains]), annotations.n_items)
-        if sampled is not None:
-            self._extend_to_unsampled(annotations, sampled, engine)
-        labelled = annotations.counts.any(axis=1)
+        self._store_chains(chains, labels.n_items)
+        if is_part:
+            self._extend_to_unsampled(labels, engine)
+        labelled = labels.counts.any(axis=1)
         self.prior_distribution_ = self.label_distributions_[labelled].mean(axis=0)
         self.label_distributions_[~labelled] = self.prior_distribution_
         if self.adjust:
-            floor_unanimous(self, annotations.counts)
-        self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
+            floor_unanimous(self, labels.counts)
+        self.learned_rows_ = np.stack(labels.columns).astype(np.int32)
 
-    def _sample(
-        self, annotations: Annotations, engine: Engine, last: Sequence[Positions], number: int
-    ) -> PositionChain:
-        """Sample one chain from its start, or from its ``last`` state.
-
-        Every sweep has its own random stream, so that a chain can be resumed.
-        """
-        M, N = annotations.n_items, annotations.n_annotators
-        items = SideLabels.of(annotations.item, annotations.annotator, annotations.label, M)
-        people = SideLabels.of(annotations.annotator, annotations.item, annotations.label, N)
-        n_sweeps = max(self.n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else self.n_sweeps
-        n_burn, name = n_sweeps // 4 if last else 2 * n_sweeps // 5, f"positions-{number}"
-        checkpoint = engine.checkpoints.latest(name, PositionChain) if engine.checkpoints else None
-        if checkpoint is None:
-            state = last[number] if last else self._start(annotations, number)
-            checkpoint = Checkpoint(self._start_chain(state, -(-(n_sweeps - n_burn) // SWEEPS_PER_DRAW)))
-        chain: PositionChain = checkpoint.state
-        for i in range(checkpoint.done, n_sweeps):
-            rng = np.random.default_rng([self.seed, number, i])
-            rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
-            chain.state = sweep(chain.state, items, people, rate, rng)
-            if i >= n_burn:
-                self._record(chain, i - n_burn, people, rng)
-            engine.step_done(i + 1, n_sweeps, number, self.n_chains)
-            if engine.checkpoints:
-                stopped = "number of sweeps" if i + 1 == n_sweeps else ""
-                engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
-        return chain
-
-    def _start(self, annotations: Annotations, number: int) -> Positions:
-        """Return the first state of a chain."""
-        d = self.n_item_dimensions or min(max(annotations.n_classes - 1, 2), MAX_ITEM_DIMENSIONS)
-        rng = np.random.default_rng([self.seed, number])
-        return start(annotations.counts, annotations.n_annotators, d, self.n_annotator_dimensions, rng)
-
-    def _start_chain(self, state: Positions, n_draws: int) -> PositionChain:
-        """Return a chain with room for ``n_draws`` draws."""
-        M, P = len(state.x), len(state.W)
+    def _start_chain(self, data: Sides, state: Positions | None, n_draws: int, number: int) -> PositionChain:
+        """Return a chain with room for ``n_draws`` draws; ``state`` None draws a start."""
+        labels, _, _ = data
+        M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
+        if state is None:
+            d = self.n_item_dimensions or min(max(P - 1, 2), MAX_ITEM_DIMENSIONS)
+            rng = np.random.default_rng([self.seed, number])
+            state = start(labels.counts, N, d, self.n_annotator_dimensions, rng)
         n_stored = self._n_stored(M, P, n_draws)
         shapes = (M, P), state.x.shape, state.a.shape, state.W.shape
         draws = (np.zeros((n_stored, *shape), np.float32) for shape in shapes)
@@ -408,19 +365,24 @@ class LatentPositions(SampledMixin, Model):
 
     def _n_stored(self, M: int, P: int, n_draws: int) -> int:
         """Return how many of the draws of a chain are stored."""
-        return min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
+        return min(n_draws, max(4, sampled.MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
 
-    def _record(self, chain: PositionChain, i: int, people: SideLabels, rng: Generator) -> None:
-        """Add the state after sweep ``i`` to the sums; add every third to the trace and the draws."""
-        state, (draw, rest) = chain.state, divmod(i, SWEEPS_PER_DRAW)
+    def _sweep(self, chain: PositionChain, data: Sides, i: int, n_burn: int, rng: Generator) -> None:
+        """Make sweep ``i``; after burn-in, add its state to the sums, and every third to trace and draws."""
+        _, by_item, by_person = data
+        rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
+        chain.state = state = sweep(chain.state, by_item, by_person, rate, rng)
+        if i < n_burn:
+            return
+        draw, rest = divmod(i - n_burn, sampled.SWEEPS_PER_DRAW)
         answers, drawn = self._answers(state.x, state.a, state.W, rng)
         chain.answers += answers
         if rest:
             return
         logs = np.log(np.maximum(answers, MIN_ANSWER_SHARE))
-        fit, entropy = log_likelihood(state.W, state.x, state.a, people)[0], -(answers * logs).sum(axis=1)
-        chain.trace[draw] = fit / len(people.label), entropy.mean(), answers[:, 0].mean()
-        row = stored_row(draw, len(chain.trace), len(chain.shares))
+        fit, entropy = log_likelihood(state.W, state.x, state.a, by_person)[0], -(answers * logs).sum(axis=1)
+        chain.trace[draw] = fit / len(by_person.label), entropy.mean(), answers[:, 0].mean()
+        row = sampled.stored_row(draw, len(chain.trace), len(chain.shares))
         if row is not None:
             chain.shares[row], chain.x[row], chain.a[row], chain.W[row] = drawn, state.x, state.a, state.W
 
@@ -446,7 +408,8 @@ class LatentPositions(SampledMixin, Model):
         b = self.n_annotator_dimensions
         needed += 4 * min(n_threads, self.n_chains) * P * (N * (1 + d) + M * (1 + b))
         # draws of all chains, twice when they are concatenated
-        n_draws = self._n_stored(M, P, self.n_sweeps * 3 // 5 // SWEEPS_PER_DRAW) * self.n_chains * MAX_ROUNDS
+        n_stored = self._n_stored(M, P, self.n_sweeps * 3 // 5 // sampled.SWEEPS_PER_DRAW)
+        n_draws = n_stored * self.n_chains * sampled.MAX_ROUNDS
         share = min(1.0, self.max_sampled / max(labels.n_labels, 1))
         needed += int(2 * 4 * n_draws * (share * M * (P + d) + N * b))
         return needed + 4 * extended_draws(labels) * M * (d + P) * (labels.n_labels > self.max_sampled)
@@ -475,19 +438,19 @@ class LatentPositions(SampledMixin, Model):
         self.learned_rows_[1] = first[self.learned_rows_[1]]
         self.annotator_vocabulary_, self.annotator_weights_ = vocabulary, weights
 
-    def _extend_to_unsampled(self, labels: Annotations, sampled: NDArray[np.int64], engine: Engine) -> None:
+    def _extend_to_unsampled(self, labels: Annotations, engine: Engine) -> None:
         """Answer the items that were not sampled, in batches, given draws about the others."""
         M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
         T = min(extended_draws(labels), len(self.x_draws_))
-        rows = np.linspace(0, len(self.x_draws_) - 1, T).astype(int)
+        rows = sampled.evenly_spaced(T, len(self.x_draws_))
         a, W = self.a_draws_[rows], self.W_draws_[rows].astype(np.float64)
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         x = np.zeros((T, M, self.x_draws_.shape[2]), np.float32)
-        answers[sampled], shares[:, sampled] = self.label_distributions_, self.share_draws_[rows]
-        x[:, sampled] = self.x_draws_[rows]
-        parts = item_batches(labels, np.setdiff1d(np.arange(M), sampled))
+        answers[self.sampled_], shares[:, self.sampled_] = self.label_distributions_, self.share_draws_[rows]
+        x[:, self.sampled_] = self.x_draws_[rows]
+        parts = sampled.item_batches(labels, np.setdiff1d(np.arange(M), self.sampled_))
         # annotators without sampled labels: N(0, I); all are redrawn when all items have positions
-        unseen = labels.take_items(sampled).annotator_load == 0
+        unseen = labels.take_items(self.sampled_).annotator_load == 0
         rng = np.random.default_rng([self.seed, 1 << 23])
         a[:, unseen] = rng.standard_normal((T, unseen.sum(), a.shape[2]))
 
@@ -554,11 +517,11 @@ class LatentPositions(SampledMixin, Model):
         old = new_code[fitted.learned_rows_[0]] >= 0
         before = new_code[fitted.learned_rows_[0][old]], *fitted.learned_rows_[1:, old]
         item, person, label = map(np.concatenate, zip((item, person, label), before, strict=True))
-        labels = SideLabels.of(item, person, label, new.n_items)
+        by_item = SideLabels.of(item, person, label, new.n_items)
         by_person = SideLabels.of(person, item, label, N + new.n_annotators)
         if not len(fitted.crowd_weights_):
             self.crowd_draws_, self.crowd_weights_ = fitted.a_draws_, fitted.annotator_weights_
-        self._draw_new(fitted, labels, by_person, touched, items, people)
+        self._draw_new(fitted, (by_item, by_person), touched, items, people)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[people]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
         self.last_states_ = ()  # the chains cover other items and annotators
@@ -566,19 +529,13 @@ class LatentPositions(SampledMixin, Model):
             floor_unanimous(self, new.counts)
 
     def _draw_new(
-        self,
-        fitted: Self,
-        labels: SideLabels,
-        by_person: SideLabels,
-        touched: NDArray[np.bool_],
-        items: Codes,
-        people: Codes,
+        self, fitted: Self, sides: tuple[SideLabels, SideLabels], touched: Mask, items: Codes, people: Codes
     ) -> None:
         """Draw positions of touched items and new annotators given each draw of the fit, and their answers.
 
         ``items`` and ``people`` are codes in the fit, −1 for new ones.
         """
-        D, N, b = fitted.a_draws_.shape
+        (D, N, b), (by_item, by_person) = fitted.a_draws_.shape, sides
         rng = np.random.default_rng([fitted.seed, 1 << 20])
         x = rng.standard_normal((len(items), fitted.x_draws_.shape[2]), dtype=np.float32)
         fresh = rng.standard_normal((len(people), b), dtype=np.float32)
@@ -591,9 +548,9 @@ class LatentPositions(SampledMixin, Model):
         for t in range(D):
             raise_if_cancelled()
             W, a = fitted.W_draws_[t].astype(np.float64), np.concatenate([fitted.a_draws_[t], fresh])
-            if len(labels.label):
+            if len(by_item.label):
                 for _ in range(NEW_ITEM_SWEEPS + FIRST_NEW_ITEM_SWEEPS * (t == 0)):
-                    x = slice_sample(x, class_weights(W, a, "annotators"), labels, rng)
+                    x = slice_sample(x, class_weights(W, a, "annotators"), by_item, rng)
                     if (people < 0).any():
                         a[N:] = slice_sample(a, class_weights(W, x, "items"), by_person, rng)[N:]
             fresh = a[N:]
@@ -608,24 +565,15 @@ class LatentPositions(SampledMixin, Model):
 
     # ---- saving and loading ---------------------------------------------------------------------------
 
-    def _state(self) -> tuple[Header, Arrays]:
-        facts, arrays = super()._state()
-        for number, state in enumerate(self.last_states_):
-            arrays |= state.to_arrays(f"last_states_.{number}")
-        return facts | {"n_states": len(self.last_states_)}, arrays
-
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
-        names = map("last_states_.{}".format, range(facts["n_states"]))
-        self.last_states_ = tuple([Positions.from_arrays(arrays, name) for name in names])
         (D, M, d), (_, N, b), P = self.x_draws_.shape, self.a_draws_.shape, len(self.class_vocabulary_)
         weights, crowd = (P, 1 + d, 1 + b), len(self.crowd_weights_)
         shapes = {"x_draws_": (D, len(self.item_vocabulary_), d), "W_draws_": (D, *weights)}
         shapes |= {"a_draws_": (D, len(self.annotator_vocabulary_), b), "annotator_weights_": (N,)}
         shapes |= {"crowd_draws_": (D, crowd, b)} if crowd else {}
-        check_shapes(self, shapes)
-        check_finite(self, "share_draws_", *shapes)
+        sampled.check_shapes(self, shapes)
+        sampled.check_finite(self, "share_draws_", *shapes)
         for state in self.last_states_:
             states = {"x": (M, d), "a": (N, b), "W": weights, "s2": (1 + d,), "t2": (1 + b,), "step": ()}
-            check_shapes(state, states)
-        check_learned_rows(self)
+            sampled.check_shapes(state, states)

@@ -12,7 +12,7 @@ models differ. Nothing is fitted or selected. Clusters and verdicts on annotator
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,11 @@ from dissensus.models.graded import GradedResponse
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.model import HPGM, LastStates
 from dissensus.models.latent import LatentPositions
-from dissensus.models.sampled import differences_of_all, item_differences
+from dissensus.models.sampled import differences_of_all, evenly_spaced, item_differences
 from dissensus.models.scoring import unfitted_rows
 from dissensus.numerics import Array
 from dissensus.params import PROCESS_BYTES, fitted
-from dissensus.tables.arrays import Arrays, Header, pack_ids
+from dissensus.tables.arrays import Arrays, Header
 
 MAX_DRAWS_OF_MEMBER = 150  # draws of the answers from each member
 MAX_POOLED_NUMBERS = 100_000_000  # array elements of all of them
@@ -44,7 +44,7 @@ class Pool(HPGM):
     The settings are those of HPGM; numbers of chains and sweeps are also those of LatentPositions.
     """
 
-    _draw_arrays: ClassVar[tuple[str, ...]] = (*HPGM._draw_arrays, "members_")
+    _draw_arrays = (*HPGM._draw_arrays, "members_")
 
     members_: list[Any] = fitted("the fitted models besides HPGM", saved=False)
 
@@ -69,23 +69,20 @@ class Pool(HPGM):
         self, labels: Annotations, engine: Engine, last: LastStates, hints: Array | None
     ) -> None:
         self.members_ = self._new_members(labels.label_type, labels.n_classes)
-        sampled = [member for member in self.members_ if isinstance(member, LatentPositions)]
-        engine.n_stages = 1 + len(sampled)
+        latent, *graded = self.members_
+        engine.n_stages = 2
         super()._sample_posterior(labels, engine, last, hints)
-        variance, items = self.run_variance_, self.sampled_
-        for member in self.members_:
-            if member in sampled:
-                engine.next_stage()
-            resumed = {"last": last["positions"]} if last and isinstance(member, LatentPositions) else {}
-            member.fit_on(engine, labels, weights=self.annotator_weights_, **resumed)
-            if member in sampled:  # a subset of the items that HPGM samples
-                variance = variance[np.searchsorted(items, member.sampled_)] + member.run_variance_
-                items = member.sampled_
-        # the mean of independent members
+        engine.next_stage()
+        weights = self.annotator_weights_
+        latent.fit_on(engine, labels, weights=weights, last=last.get("positions", ()))
+        for member in graded:
+            member.fit_on(engine, labels, weights=weights)
+        # the mean of independent members, for the items that both sample: those of LatentPositions
+        variance = self.run_variance_[np.searchsorted(self.sampled_, latent.sampled_)] + latent.run_variance_
         self.run_variance_ = variance / (1 + len(self.members_)) ** 2
-        self.item_difference_ = differences_of_all(self.run_variance_, items, labels.n_items)
+        self.item_difference_ = differences_of_all(self.run_variance_, latent.sampled_, labels.n_items)
         self.run_difference_ = np.asarray(item_differences(self.run_variance_).mean())
-        self.stopped_ = min((self.stopped_, *(member.stopped_ for member in sampled)), key=STOPPED.index)
+        self.stopped_ = min(self.stopped_, latent.stopped_, key=STOPPED.index)
         self._pool(np.ones(labels.n_items, dtype=bool))
         priors = [self.prior_distribution_, *(member.prior_distribution_ for member in self.members_)]
         self.prior_distribution_ = np.mean(priors, axis=0)
@@ -93,22 +90,16 @@ class Pool(HPGM):
     def _pool(self, chosen: NDArray[np.bool_]) -> None:
         """Replace HPGM's answers about the chosen items, and their draws, by those of the pool."""
         answers = [self.label_distributions_, *(member.label_distributions_ for member in self.members_)]
-        self.label_distributions_ = np.where(
-            chosen[:, None], np.mean(answers, axis=0), self.label_distributions_
-        )
+        self.label_distributions_ = np.where(chosen[:, None], np.mean(answers, axis=0), answers[0])
         rng = np.random.default_rng([self.seed, 1 << 25])
-        sampled = [draws for m in self.members_ if (draws := getattr(m, "share_draws_", None)) is not None]
+        latent, *graded = self.members_
         # a member with fewer draws repeats them, so that all have the same weight
-        sizes, numbers = [*map(len, (self.share_draws_, *sampled))], answers[0].size * len(answers)
+        draws = self.share_draws_, latent.share_draws_
+        sizes, numbers = [*map(len, draws)], answers[0].size * len(answers)
         size = min(MAX_DRAWS_OF_MEMBER, max(sizes), max(min(sizes), MAX_POOLED_NUMBERS // max(numbers, 1)))
-        clusters = self.share_draws_[np.linspace(0, len(self.share_draws_) - 1, size).astype(int)]
-        parts = [clusters]
-        for member in self.members_:
-            if isinstance(member, GradedResponse):
-                drawn = member.draw_answers(size, rng)
-            else:
-                drawn = member.share_draws_[np.linspace(0, len(member.share_draws_) - 1, size).astype(int)]
-            parts.append(np.where(chosen[:, None], drawn, clusters))
+        clusters, positions = (part[evenly_spaced(size, len(part))] for part in draws)
+        parts = [clusters, np.where(chosen[:, None], positions, clusters)]
+        parts += [np.where(chosen[:, None], each.draw_answers(size, rng), clusters) for each in graded]
         self.share_draws_ = np.concatenate(parts)
 
     def _copy_to_aliases(self, annotations: Annotations, aliases: Aliases) -> None:
@@ -161,12 +152,9 @@ class Pool(HPGM):
         members = []
         for number, member in enumerate(self.members_):
             member_facts, member_arrays = member._state()
-            ids = {
-                key for name in VOCABULARIES for key in pack_ids(name, getattr(self, f"{name}_vocabulary_"))
-            }
-            arrays |= {
-                f"members_.{number}.{name}": member_arrays[name] for name in member_arrays.keys() - ids
-            }
+            for name, array in member_arrays.items():
+                if name.split(".")[0] not in VOCABULARIES:
+                    arrays[f"members_.{number}.{name}"] = array
             members.append(member_facts)
         return facts | {"members": members}, arrays
 
@@ -176,7 +164,6 @@ class Pool(HPGM):
         ids = {key: array for key, array in arrays.items() if key.split(".")[0] in VOCABULARIES}
         for number, member in enumerate(self.members_):
             prefix = f"members_.{number}."
-            member_arrays = {
-                key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
-            }
+            names = [name for name in arrays if name.startswith(prefix)]
+            member_arrays = {name.removeprefix(prefix): arrays[name] for name in names}
             member._restore(facts["members"][number], member_arrays | ids)

@@ -131,9 +131,8 @@ def draw_precisions(
     N, total, log_sum = len(precision), float(precision.sum()), float(np.log(precision).sum())
     v = float(rng.standard_gamma(N * c) / (c * total))
     # Σ_n log Gamma(λ_n; c, c v)
-    grid = C_GRID
-    logs = N * (grid * np.log(grid * v) - gammaln(grid)) + (grid - 1) * log_sum - grid * v * total
-    return precision, v, _draw_from_grid(grid, logs, rng)
+    logs = N * (C_GRID * np.log(C_GRID * v) - gammaln(C_GRID)) + (C_GRID - 1) * log_sum - C_GRID * v * total
+    return precision, v, _draw_from_grid(C_GRID, logs, rng)
 
 
 def draw_annotators(

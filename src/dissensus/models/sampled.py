@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dissensus.engine import Engine
+from dissensus.engine import Checkpoint, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import VOCABULARIES
+from dissensus.models.base import VOCABULARIES, Model
 from dissensus.models.results import Intervals
 from dissensus.numerics import Array, row_shares
-from dissensus.params import Estimator, declare, fitted
+from dissensus.params import fitted
+from dissensus.tables.arrays import Arrays, Header
 
 MIN_VARIANCE = 1e-12
-SHARES_KEY = "item shares"  # key of the answers in :meth:`SampledMixin.convergence`
+SHARES_KEY = "item shares"  # key of the answers in :meth:`SampledModel.convergence`
+UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 SWEEPS_PER_DRAW = 3  # thinning: one draw is stored every three sweeps
 MAX_SHARE_NUMBERS = 8_000_000  # array elements of ``share_draws_``, over all chains
 SHARE_DRAWS = 160  # draws of the answers that are stored, over the chains of a round
@@ -27,14 +31,14 @@ RHAT_QUANTILE = 0.9  # the split-R̂ reported is that of most items
 MAX_RUN_DIFFERENCE, MAX_ROUNDS = 0.025, 3
 MAX_TIMED_DIFFERENCE, MAX_TIMED_ROUNDS = 0.005, 10
 
-Chain = TypeVar("Chain")
 
-
-@declare
-class SampledMixin(Estimator):
-    """Methods shared by models whose answers are means over draws from several chains."""
+class SampledModel(Model):
+    """Base class of models whose answers are means over draws from several chains."""
 
     intervals_are = "sampled"
+    _draw_arrays: ClassVar[tuple[str, ...]] = ("share_draws_", "trace_draws_", "learned_rows_")
+    # Classes of a chain and of its state, and the name of its checkpoints.
+    _chains_are: ClassVar[tuple[type[Any], type[Any], str]]
     quantities_: ClassVar[tuple[str, ...]]  # scalar quantities whose chains are compared
     # Labels from which chains run on threads: between the short steps of smaller fits, threads would wait.
     _threaded_labels: ClassVar[int] = 0
@@ -82,25 +86,27 @@ class SampledMixin(Estimator):
         ``quantities_``.
         """
         self._check_fitted()
-        answers = {SHARES_KEY: round(rhat_of_most_items(self.share_rhat_), 3)}
+        rhats = self.share_rhat_ if len(self.share_rhat_) else np.ones(1)
+        answers = {SHARES_KEY: round(float(np.quantile(rhats, RHAT_QUANTILE, method="lower")), 3)}
         return answers | dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
 
     def _sample_chains(
-        self, sample: Callable[[int], Chain], n_chains: int, engine: Engine, last: Sequence[Any]
-    ) -> list[Chain]:
+        self, data: Any, n_chains: int, n_sweeps: int, engine: Engine, last: Sequence[Any]
+    ) -> list[Any]:
         """Sample chains by number, and as many again until another run would hardly differ.
 
         Short chains from different starts end in different modes, and the answer is their average. More
         chains make it more precise; longer ones hardly do. Chains that resume ``last`` states are not added
         to.
         """
-        chains: list[Chain] = []
+        sample = partial(self._sample_chain, data, n_chains, n_sweeps, engine, last)
+        chains: list[Any] = []
         size = len(last) or n_chains
         on_threads = vars(self)["n_jobs"] != -1 or engine.n_labels >= self._threaded_labels
         while True:
             numbers = range(len(chains), len(chains) + size)
             chains += engine.map(sample, numbers) if on_threads else map(sample, numbers)
-            self.run_variance_ = run_variance([row_shares(vars(chain)["answers"]) for chain in chains])
+            self.run_variance_ = run_variance([row_shares(chain.answers) for chain in chains])
             self.run_difference_ = np.asarray(item_differences(self.run_variance_).mean())
             n_rounds, is_timed = len(chains) // size, engine.seconds_left() < np.inf
             if self.run_difference_ <= (MAX_TIMED_DIFFERENCE if is_timed else MAX_RUN_DIFFERENCE):
@@ -113,22 +119,69 @@ class SampledMixin(Estimator):
                 continue
             return chains
 
-    def _diagnose(self, traces: Array, n_items: int) -> None:
-        """Store (chains, draws, quantities), and diagnostics of these, of ``share_draws_`` and of items."""
+    def _sample_chain(
+        self, data: Any, n_chains: int, n_sweeps: int, engine: Engine, last: Sequence[Any], number: int
+    ) -> Any:
+        """Sample one chain from its start, or from its ``last`` state.
+
+        Every sweep has its own random stream, so that a chain can be resumed.
+        """
+        n_sweeps = max(n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else n_sweeps
+        n_burn = n_sweeps // 4 if last else 2 * n_sweeps // 5
+        (kind, _, title), n_draws = self._chains_are, -(-(n_sweeps - n_burn) // SWEEPS_PER_DRAW)
+        name, state = f"{title}-{number}", last[number] if last else None
+        checkpoint = engine.checkpoints.latest(name, kind) if engine.checkpoints else None
+        checkpoint = checkpoint or Checkpoint(self._start_chain(data, state, n_draws, number))
+        chain = checkpoint.state
+        for i in range(checkpoint.done, n_sweeps):
+            rng = np.random.default_rng([vars(self)["seed"], number, i])
+            self._sweep(chain, data, i, n_burn, rng)
+            engine.step_done(i + 1, n_sweeps, number, n_chains)
+            if engine.checkpoints:
+                stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+                engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
+        return chain
+
+    def _start_chain(self, data: Any, state: Any, n_draws: int, number: int) -> Any:
+        raise NotImplementedError
+
+    def _sweep(self, chain: Any, data: Any, i: int, n_burn: int, rng: Generator) -> None:
+        raise NotImplementedError
+
+    def _store_chains(self, chains: Sequence[Any], n_items: int) -> None:
+        """Store the draws and last states of the chains, with diagnostics of them and of the items."""
+        self.share_draws_ = np.concatenate([chain.shares for chain in chains])
+        self.last_states_ = tuple([chain.state for chain in chains])
         self.item_difference_ = differences_of_all(self.run_variance_, self.sampled_, n_items)
-        self.trace_draws_ = traces
-        by_quantity = traces.transpose(2, 0, 1)
+        self.trace_draws_ = np.stack([chain.trace for chain in chains])
+        by_quantity = self.trace_draws_.transpose(2, 0, 1)
         self.rhat_ = np.array([split_rhats(values[:, :, None])[0] for values in by_quantity])
         self.effective_draws_ = np.array([effective_size(values) for values in by_quantity])
-        by_chain = self.share_draws_.reshape(len(traces), -1, *self.share_draws_.shape[1:])
+        by_chain = self.share_draws_.reshape(len(chains), -1, *self.share_draws_.shape[1:])
         self.share_rhat_ = split_rhats(by_chain).max(axis=1)
         self.trace_ = by_quantity[0].ravel()
 
+    def _state(self) -> tuple[Header, Arrays]:
+        facts, arrays = super()._state()
+        for number, state in enumerate(self.last_states_):
+            arrays |= state.to_arrays(f"last_states_.{number}")
+        return facts | {"n_states": len(self.last_states_)}, arrays
 
-def sampled_items(labels: Annotations, max_sampled: int, seed: int) -> NDArray[np.int64] | None:
-    """Return a random subset of items with about ``max_sampled`` labels; None if all have no more."""
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        super()._restore(facts, arrays)
+        (_, kind, _), names = self._chains_are, map("last_states_.{}".format, range(facts["n_states"]))
+        self.last_states_ = tuple([kind.from_arrays(arrays, name) for name in names])
+        rows = vars(self)["learned_rows_"]
+        if rows.ndim != 2 or len(rows) != 3:
+            raise ValueError(f"learned_rows_ of shape {rows.shape}")
+        for codes, name in zip(rows, VOCABULARIES, strict=True):
+            check_codes("learned_rows_", codes, len(getattr(self, f"{name}_vocabulary_")))
+
+
+def sampled_items(labels: Annotations, max_sampled: int, seed: int) -> NDArray[np.int64]:
+    """Return a random subset of items with about ``max_sampled`` labels; all items if they have no more."""
     if labels.n_labels <= max_sampled:
-        return None
+        return np.arange(labels.n_items)
     order = np.random.default_rng([seed, 1 << 24]).permutation(labels.n_items)
     within = np.cumsum(np.diff(labels.item_pointers)[order]) <= max_sampled
     return np.sort(order[: max(int(within.sum()), 1)])
@@ -139,6 +192,11 @@ def item_batches(labels: Annotations, items: NDArray[np.int64]) -> list[NDArray[
     stops = np.cumsum(np.diff(labels.item_pointers)[items])
     last = stops[-1] if len(stops) else 0
     return np.split(items, np.searchsorted(stops, np.arange(EXTENDED_LABELS, last, EXTENDED_LABELS)))
+
+
+def evenly_spaced(size: int, n: int) -> NDArray[np.intp]:
+    """Return ``size`` of the numbers from 0 to n − 1, evenly spaced."""
+    return np.linspace(0, n - 1, size).astype(int)
 
 
 def stored_row(index: int, n: int, size: int) -> int | None:
@@ -170,15 +228,6 @@ def check_codes(name: str, codes: NDArray[Any], n: int) -> None:
         raise ValueError(f"{name} has other codes than 0 to {n - 1}")
 
 
-def check_learned_rows(model: Any) -> None:
-    """Raise ValueError unless the labels of a fit have its items, annotators and classes."""
-    rows = model.learned_rows_
-    if rows.ndim != 2 or len(rows) != 3:
-        raise ValueError(f"learned_rows_ of shape {rows.shape}")
-    for codes, name in zip(rows, VOCABULARIES, strict=True):
-        check_codes("learned_rows_", codes, len(getattr(model, f"{name}_vocabulary_")))
-
-
 # ---- convergence diagnostics ---------------------------------------------------------------------------
 
 
@@ -191,9 +240,7 @@ def run_variance(answers: Sequence[Array]) -> Array:
     if C == 1:
         return np.full_like(answers[0], np.nan)
     mean = np.mean(answers, axis=0)
-    squares = np.zeros_like(mean)
-    for answer in answers:
-        squares += (answer - mean) ** 2
+    squares = sum((answer - mean) ** 2 for answer in answers)
     return np.asarray(2 * squares / (C * (C - 1)))
 
 
@@ -228,11 +275,6 @@ def split_rhats(chains: NDArray[np.floating[Any]]) -> Array:
     means = np.concatenate([part.mean(axis=1, dtype=np.float64) for part in parts])
     ratio = means.var(axis=0, ddof=1) / np.where(within > 0, within, np.inf)
     return np.where(within > 0, np.sqrt((half - 1) / half + ratio), 1.0)
-
-
-def rhat_of_most_items(rhats: Array) -> float:
-    """Return the 0.9 quantile of the items' split-R̂."""
-    return float(np.quantile(rhats, RHAT_QUANTILE, method="lower")) if len(rhats) else 1.0
 
 
 def effective_size(chains: Array) -> float:

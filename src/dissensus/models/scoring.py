@@ -61,7 +61,9 @@ def predict_proba(self: Model, items: Any, annotators: Any = None) -> Array:
 
 def fitted_codes(ids: Any, vocabulary: Vocabulary, role: str) -> Codes:
     """Return the codes of ids in the fit, −1 with a warning for those that it does not have."""
-    codes = _codes_of(ids, vocabulary)
+    if isinstance(ids, str | bytes) or not hasattr(ids, "__len__"):  # a string would be read as letters
+        raise DataError(f"{vocabulary.role}s: a list of ids is needed, got {ids!r}; write [{ids!r}]")
+    codes = vocabulary.codes(ids)
     unknown = np.flatnonzero(codes < 0)
     if len(unknown):
         names = to_arrow(ids, role).take(unknown).unique().to_pylist()
@@ -160,13 +162,6 @@ def recode_classes(labels: Annotations, vocabulary: Vocabulary) -> Annotations:
             "its labels"
         )
     return replace(labels, label=codes[labels.label], class_vocabulary=vocabulary, gold=None)
-
-
-def _codes_of(ids: Any, vocabulary: Vocabulary) -> Codes:
-    """Return the codes of a list of ids; reject a bare string, which would be read as letters."""
-    if isinstance(ids, str | bytes) or not hasattr(ids, "__len__"):
-        raise DataError(f"{vocabulary.role}s: a list of ids is needed, got {ids!r}; write [{ids!r}]")
-    return vocabulary.codes(ids)
 
 
 def _translate(codes: Codes, source: Vocabulary, target: Vocabulary) -> Codes:

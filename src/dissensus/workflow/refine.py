@@ -25,7 +25,7 @@ from dissensus.labels.rows import pairs_per_item
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import gold_prior, with_gold
-from dissensus.models.sampled import SampledMixin
+from dissensus.models.sampled import SampledModel
 from dissensus.params import NONE, PROCESS_BYTES, Rule, check_rules, choice, real, size_words
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.layouts import with_side_tables
@@ -202,7 +202,7 @@ def fit(
             with using(limited), shown(progress) as show, fit_shown(chosen, show):
                 fitted = chosen.fit(annotations)
         run = Refinement(annotations, fitted, reason, seed, seconds, estimate)
-    is_sampled = isinstance(run.model, SampledMixin)
+    is_sampled = isinstance(run.model, SampledModel)
     unused = [setting("fast")] if fast and not (model == "auto" and is_sampled) else []
     unused += [setting("minutes")] if minutes is not None and not is_sampled else []
     if unused:

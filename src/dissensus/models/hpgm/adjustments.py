@@ -40,8 +40,8 @@ from numpy.typing import NDArray
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes, arrow_indices
 from dissensus.models.hpgm.sampler import MIN_SHARE, draw_dirichlet
-from dissensus.models.sampled import SampledMixin
-from dissensus.numerics import Array, row_shares
+from dissensus.models.sampled import SampledModel
+from dissensus.numerics import row_shares
 
 if TYPE_CHECKING:
     from dissensus.models.hpgm.model import HPGM
@@ -62,23 +62,17 @@ Ints = NDArray[np.int64]
 # ---- answers ------------------------------------------------------------------------------------------
 
 
-def contradicted(distributions: Array, counts: Ints) -> NDArray[np.intp]:
-    """Return the items with five or more labels, all equal, whose class has a share below 0.6."""
-    sizes, label = counts.sum(axis=1), counts.argmax(axis=1)
-    unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS)
-    return np.flatnonzero(unanimous & (distributions[np.arange(len(label)), label] < UNANIMOUS_SHARE))
-
-
-def floor_unanimous(model: SampledMixin, counts: Ints) -> None:
+def floor_unanimous(model: SampledModel, counts: Ints) -> None:
     """Raise the share of a unanimous answer (five or more labels) to at least 0.6.
 
     The answer Y_m and its draws become (1 − t) Y_m + t e_p, with the smallest sufficient t.
     """
-    items = contradicted(model.label_distributions_, counts)
-    label = counts[items].argmax(axis=1)
-    share = model.label_distributions_[items, label]
-    t = ((UNANIMOUS_SHARE + 1e-9 - share) / (1 - share))[:, None]
-    unit = np.eye(counts.shape[1])[label]
+    sizes, label = counts.sum(axis=1), counts.argmax(axis=1)
+    share = model.label_distributions_[np.arange(len(label)), label]
+    unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS_LABELS)
+    items = np.flatnonzero(unanimous & (share < UNANIMOUS_SHARE))
+    t = ((UNANIMOUS_SHARE + 1e-9 - share[items]) / (1 - share[items]))[:, None]
+    unit = np.eye(counts.shape[1])[label[items]]
     model.label_distributions_[items] = (1 - t) * model.label_distributions_[items] + t * unit
     draws = model.share_draws_
     draws[:, items] = ((1 - t) * draws[:, items] + t * unit).astype(np.float32)

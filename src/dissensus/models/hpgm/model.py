@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, replace
-from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dissensus.engine import Checkpoint, Engine
+from dissensus.engine import Engine
 from dissensus.errors import DataError, require, warn
 from dissensus.labels import as_annotations
 from dissensus.labels.annotations import Annotations
@@ -28,28 +28,14 @@ from dissensus.labels.attributes import Attribute, as_text, attributes_of
 from dissensus.labels.features import features_of
 from dissensus.labels.rows import as_texts, find_rows, join_labels, rows_with_values, without_repeated
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import Model
+from dissensus.models import sampled
 from dissensus.models.hpgm import adjustments, sampler
 from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.attributes import AttributeCells
-from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
+from dissensus.models.hpgm.posterior import QUANTITIES, Chain, Draws
 from dissensus.models.hpgm.sampler import Data, GibbsState
 from dissensus.models.results import ClusterView
-from dissensus.models.sampled import (
-    EXTENDED_LABELS,
-    MAX_ROUNDS,
-    MAX_SHARE_NUMBERS,
-    SHARE_DRAWS,
-    SWEEPS_PER_DRAW,
-    SampledMixin,
-    check_codes,
-    check_finite,
-    check_learned_rows,
-    check_shapes,
-    item_batches,
-    sampled_items,
-    stored_row,
-)
+from dissensus.models.sampled import SampledModel
 from dissensus.models.scoring import fitted_codes, recode_classes, unfitted_rows
 from dissensus.numerics import Array, row_shares
 from dissensus.params import EMBEDDING, N_JOBS, NONE, SEED, WEIGHT_BY, Rule, fitted, flag, integer, setting
@@ -59,7 +45,6 @@ from dissensus.tables.arrays import Arrays, Header
 CHAINS, MORE_CHAINS, SWEEPS, FEWER_SWEEPS, MANY_LABELS = 8, 16, 200, 100, 10_000
 MAX_DRAW_NUMBERS = 12_000_000  # array elements of ``draws_``, over all chains
 MIN_DRAWS, MAX_DRAWS = 8, 48  # whole draws stored
-UPDATE_FRACTION, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # array elements stored about items that were not sampled
 MAX_CO_CLUSTERED = 5_000  # annotators in one table of co-clustering probabilities
 ATTRIBUTES = Rule(
@@ -78,7 +63,7 @@ def draw_numbers(M: int, N: int, P: int, K: int, L: int) -> int:
     return M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P
 
 
-class HPGM(SampledMixin, Model):
+class HPGM(SampledModel):
     """Clusters of items and annotators with individual variation, sampled by Gibbs; part of the default.
 
     Intervals are quantiles of posterior draws. ``run_difference_`` says how far another run would move the
@@ -141,10 +126,9 @@ class HPGM(SampledMixin, Model):
         "does not depend on it.",
     )
 
+    _chains_are = Chain, GibbsState, "chain"
     _threaded_labels = MANY_LABELS
-    _draw_arrays: ClassVar[tuple[str, ...]] = (
-        *("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_"),
-    )
+    _draw_arrays = (*SampledModel._draw_arrays, "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
     _memory_tables = {"MP": 20, "MK": 10, "NKP": 12, "E": 4, "MD": 4}
@@ -169,19 +153,19 @@ class HPGM(SampledMixin, Model):
         M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
         K, L = min(self.n_item_clusters, M), min(self.n_annotator_clusters, N)
         n_chains, n_sweeps = self._chains_and_sweeps(labels)
-        sampled = max(round(M * min(1.0, self.max_sampled / max(labels.n_labels, 1))), 1)
-        n_shares, n_stored = self._n_stored(
-            (sampled, N, P, K, L), n_chains, n_sweeps * 3 // 5 // SWEEPS_PER_DRAW
-        )
+        n_items = max(round(M * min(1.0, self.max_sampled / max(labels.n_labels, 1))), 1)
+        n_draws = n_sweeps * 3 // 5 // sampled.SWEEPS_PER_DRAW
+        n_shares, n_stored = self._n_stored((n_items, N, P, K, L), n_chains, n_draws)
         # draws of all chains, twice when they are concatenated
-        stored = n_shares * sampled * P + n_stored * draw_numbers(sampled, N, P, K, L)
-        needed += 2 * 4 * MAX_ROUNDS * n_chains * stored
+        stored = n_shares * n_items * P + n_stored * draw_numbers(n_items, N, P, K, L)
+        needed += 2 * 4 * sampled.MAX_ROUNDS * n_chains * stored
         if labels.n_labels <= self.max_sampled:
             return needed
         numbers = M * (self.n_item_clusters + 2 * P)  # per draw, about items
         n_draws = min(MAX_DRAWS, max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // numbers))
-        copies = 1 + n_threads * min(1.0, EXTENDED_LABELS / labels.n_labels)  # of all items, and of batches
-        return needed + int(4 * n_draws * numbers * copies)
+        batch_share = min(1.0, sampled.EXTENDED_LABELS / labels.n_labels)
+        # copies of all items, and of the batches of the threads
+        return needed + int(4 * n_draws * numbers * (1 + n_threads * batch_share))
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -218,26 +202,23 @@ class HPGM(SampledMixin, Model):
         self, labels: Annotations, engine: Engine, last: LastStates, hints: Array | None
     ) -> None:
         """Sample chains about all items, or about a subset of very many; set the answers and their draws."""
-        sampled, part = sampled_items(labels, self.max_sampled, self.seed), labels
-        self.sampled_ = np.arange(labels.n_items) if sampled is None else sampled
+        self.sampled_ = sampled.sampled_items(labels, self.max_sampled, self.seed)
+        is_part, part = len(self.sampled_) < labels.n_items, labels
         states: Sequence[GibbsState] = last.get("clusters", ())
-        if sampled is not None:
-            states, part = (), labels.take_items(sampled)
-        part_hints = hints if hints is None or sampled is None else hints[sampled]
+        if is_part:
+            states, part = (), labels.take_items(self.sampled_)
+        part_hints = None if hints is None else hints[self.sampled_]
         data = Data.of_labels(part, part_hints, self._attribute_cells(labels))
-        sample = partial(self._sample, data, engine, states)
-        chains = self._sample_chains(sample, self._chains_and_sweeps(part)[0], engine, states)
+        chains = self._sample_chains(data, *self._chains_and_sweeps(part), engine, states)
         # the posterior mean, and draws
         n_draws = len(chains) * chains[0].n_draws
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
-        self.share_draws_ = np.concatenate([chain.shares for chain in chains])
         self.draws_ = Draws.joined([chain.draws for chain in chains])
-        self.last_states_ = tuple([chain.state for chain in chains])
         self.learned_rows_ = np.stack([data.item, data.annotator, data.label])
-        self._diagnose(np.stack([chain.trace for chain in chains]), labels.n_items)
-        if sampled is not None:
-            self._extend_to_unsampled(labels, sampled, hints, engine)
+        self._store_chains(chains, labels.n_items)
+        if is_part:
+            self._extend_to_unsampled(labels, hints, engine)
 
     def _copy_to_aliases(self, annotations: Annotations, aliases: Aliases) -> None:
         """Copy the results of an annotator to all aliases, which share its weight in the population."""
@@ -253,30 +234,11 @@ class HPGM(SampledMixin, Model):
         self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
         self.annotator_weights_ = (self.annotator_weights_ / np.bincount(code))[code]
 
-    def _sample(self, data: Data, engine: Engine, last: Sequence[GibbsState], number: int) -> Chain:
-        """Sample one chain from its start, or from its ``last`` state.
-
-        Every sweep has its own random stream, so that a chain can be resumed.
-        """
-        n_chains, n_sweeps = self._chains_and_sweeps(data)
-        n_sweeps = max(n_sweeps // UPDATE_FRACTION, MIN_UPDATE_SWEEPS) if last else n_sweeps
-        n_burn = n_sweeps // 4 if last else 2 * n_sweeps // 5
-        name, n_draws = f"chain-{number}", -(-(n_sweeps - n_burn) // SWEEPS_PER_DRAW)
-        checkpoint = engine.checkpoints.latest(name, Chain) if engine.checkpoints else None
-        state = last[number] if last else None
-        checkpoint = checkpoint or Checkpoint(self._start_chain(data, state, n_draws, number))
-        chain: Chain = checkpoint.state
-        for i in range(checkpoint.done, n_sweeps):
-            rng = np.random.default_rng([self.seed, number, i])
-            chain.state = sampler.sweep(chain.state, data, rng)
-            draw, rest = divmod(i - n_burn, SWEEPS_PER_DRAW)
-            if draw >= 0 and not rest:
-                chain.record(draw, data, self.annotator_weights_, rng)
-            engine.step_done(i + 1, n_sweeps, number, n_chains)
-            if engine.checkpoints:
-                stopped = "number of sweeps" if i + 1 == n_sweeps else ""
-                engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
-        return chain
+    def _sweep(self, chain: Chain, data: Data, i: int, n_burn: int, rng: Generator) -> None:
+        chain.state = sampler.sweep(chain.state, data, rng)
+        draw, rest = divmod(i - n_burn, sampled.SWEEPS_PER_DRAW)
+        if draw >= 0 and not rest:
+            chain.record(draw, data, self.annotator_weights_, rng)
 
     def _chains_and_sweeps(self, labels: Annotations | Data) -> tuple[int, int]:
         """Return the number of chains of a round, and of sweeps of each."""
@@ -302,7 +264,8 @@ class HPGM(SampledMixin, Model):
         """Return how many draws of the answers, and how many whole draws, a chain stores."""
         least, most = -(-MIN_DRAWS // n_chains), -(-MAX_DRAWS // n_chains)
         M, _, P, _, _ = sizes
-        n_shares = max(least, min(SHARE_DRAWS // n_chains, MAX_SHARE_NUMBERS // (M * P * n_chains)))
+        fitting = sampled.MAX_SHARE_NUMBERS // (M * P * n_chains)
+        n_shares = max(least, min(sampled.SHARE_DRAWS // n_chains, fitting))
         n_whole = max(least, min(most, MAX_DRAW_NUMBERS // (draw_numbers(*sizes) * n_chains)))
         return min(n_draws, n_shares), min(n_draws, n_shares, n_whole)
 
@@ -330,22 +293,20 @@ class HPGM(SampledMixin, Model):
         self.hint_mean_ = np.append(mean, size)
         return np.asarray(size * (regression.item_means_ - mean))
 
-    def _extend_to_unsampled(
-        self, labels: Annotations, sampled: NDArray[np.int64], hints: Array | None, engine: Engine
-    ) -> None:
+    def _extend_to_unsampled(self, labels: Annotations, hints: Array | None, engine: Engine) -> None:
         """Answer the items that were not sampled, in batches, given the draws about the others."""
         M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
         T = max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // (M * (self.n_item_clusters + 2 * P)))
         T = min(len(self.draws_), T)
-        draws = self.draws_.take(np.linspace(0, len(self.draws_) - 1, T).astype(int))
+        draws = self.draws_.take(sampled.evenly_spaced(T, len(self.draws_)))
         annotator = np.where(np.bincount(self.learned_rows_[1], minlength=N) > 0, np.arange(N), -1)
-        parts = item_batches(labels, np.setdiff1d(np.arange(M), sampled))
+        parts = sampled.item_batches(labels, np.setdiff1d(np.arange(M), self.sampled_))
 
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         beliefs, rho = np.zeros((T, M, draws.psi.shape[1]), np.float32), np.zeros((T, M, P), np.float32)
-        answers[sampled] = self.label_distributions_
-        shares[:, sampled] = self.share_draws_[np.linspace(0, len(self.share_draws_) - 1, T).astype(int)]
-        beliefs[:, sampled], rho[:, sampled] = draws.beliefs, draws.rho
+        answers[self.sampled_] = self.label_distributions_
+        shares[:, self.sampled_] = self.share_draws_[sampled.evenly_spaced(T, len(self.share_draws_))]
+        beliefs[:, self.sampled_], rho[:, self.sampled_] = draws.beliefs, draws.rho
 
         def extend(number: int) -> None:
             items = parts[number]
@@ -447,12 +408,11 @@ class HPGM(SampledMixin, Model):
         self.draws_, sums, shares = fitted.draws_.extended(data, item, annotator, fitted.seed)
         # items of the fit without new labels keep their answers, bit for bit
         same = (item >= 0) & (np.bincount(part.item, minlength=new.n_items) == 0)
-        rows = np.linspace(0, len(fitted.share_draws_) - 1, len(shares)).astype(int)
-        before = fitted.share_draws_[rows][:, item]
+        before = fitted.share_draws_[sampled.evenly_spaced(len(shares), len(fitted.share_draws_))][:, item]
         self.share_draws_ = np.where(same[None, :, None], before, shares).astype(np.float32)
         self.item_difference_ = np.append(fitted.item_difference_, np.float32(np.nan))[item]
-        before = fitted.label_distributions_[item]
-        self.label_distributions_ = np.where(same[:, None], before, row_shares(sums))
+        answers = fitted.label_distributions_[item]
+        self.label_distributions_ = np.where(same[:, None], answers, row_shares(sums))
         self._floor_unanimous(np.where((item < 0)[:, None], new.counts, 0))
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
         self.learned_rows_ = np.stack(new.columns).astype(np.int32)
@@ -505,11 +465,6 @@ class HPGM(SampledMixin, Model):
         self._check_fitted()
         return self.draws_.cluster_view(self.annotator_weights_)
 
-    def annotator_draws(self) -> list[AnnotatorDraw]:
-        """Return information and agreement of every annotator, by stored draw."""
-        self._check_fitted()
-        return list(self.draws_.annotator_draws(self.seed))
-
     def annotator_frame(self, interval: float = 0.9) -> dict[str, Any]:
         """Return columns about annotators: cluster, and information and agreement with intervals.
 
@@ -518,11 +473,11 @@ class HPGM(SampledMixin, Model):
         interval
             Probability content of the credible intervals, such as 0.9.
         """
-        view, draws = self.cluster_view(), self.annotator_draws()
+        view = self.cluster_view()
         assert view.annotators is not None
         columns: dict[str, Any] = {"cluster": view.annotators.argmax(axis=1)}
-        for name in ("information", "agreement"):
-            drawn = np.stack([getattr(draw, name) for draw in draws])
+        drawn_values = self.draws_.annotator_draws(self.seed)
+        for name, drawn in zip(("information", "agreement"), drawn_values, strict=True):
             low, high = np.quantile(drawn, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
             columns[f"model_{name}"] = drawn.mean(axis=0)
             columns[f"model_{name}_low"], columns[f"model_{name}_high"] = low, high
@@ -539,11 +494,8 @@ class HPGM(SampledMixin, Model):
             Annotators to compare; None for all.
         """
         self._check_fitted()
-        codes = (
-            np.arange(len(self.annotator_vocabulary_))
-            if ids is None
-            else self.annotator_vocabulary_.codes(ids)
-        )
+        vocabulary = self.annotator_vocabulary_
+        codes = np.arange(len(vocabulary)) if ids is None else vocabulary.codes(ids)
         if (codes < 0).any():
             stranger = list(ids)[int(np.argmax(codes < 0))]
             raise DataError(f"annotator {stranger!r} is not in the fit; give annotators of the fit")
@@ -557,7 +509,7 @@ class HPGM(SampledMixin, Model):
         arviz = require("arviz", "arviz")
         C, n_draws = self.trace_draws_.shape[:2]
         shares = self.share_draws_.reshape(C, -1, *self.share_draws_.shape[1:])
-        stored = [t for t in range(n_draws) if stored_row(t, n_draws, shares.shape[1]) is not None]
+        stored = [t for t in range(n_draws) if sampled.stored_row(t, n_draws, shares.shape[1]) is not None]
         traces = self.trace_draws_[:, stored].transpose(2, 0, 1)
         arviz_names = {"log-likelihood": "lp", "λ": "lambda"}  # log_likelihood is another group in ArviZ
         names = [arviz_names.get(name, name.replace(" ", "_")) for name in QUANTITIES]
@@ -572,41 +524,29 @@ class HPGM(SampledMixin, Model):
 
     def _state(self) -> tuple[Header, Arrays]:
         facts, arrays = super()._state()
-        arrays |= self.draws_.to_arrays("draws_")
-        for number, state in enumerate(self.last_states_):
-            arrays |= state.to_arrays(f"last_states_.{number}")
         values = [asdict(attribute) for attribute in self.attribute_values_]
-        return facts | {"n_states": len(self.last_states_), "attributes": values}, arrays
+        return facts | {"attributes": values}, arrays | self.draws_.to_arrays("draws_")
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
         self.draws_ = Draws.from_arrays(arrays, "draws_")
         self.attribute_values_ = [Attribute(**values) for values in facts["attributes"]]
-        names = map("last_states_.{}".format, range(facts["n_states"]))
-        self.last_states_ = tuple([GibbsState.from_arrays(arrays, name) for name in names])
-        check_learned_rows(self)
         (T, M, K), E = self.draws_.beliefs.shape, self.learned_rows_.shape[1]
         L, N, P = self.draws_.omega.shape[1], len(self.annotator_vocabulary_), len(self.class_vocabulary_)
         draws = {"rho": (T, M, P), "matrices": (T, N, P, K), "sizes": (T, N, K), "population": (T, K, P)}
         draws |= {"drawn_population": (T, K, P), "theta": (T, K, L, P), "phi": (T, K, P), "psi": (T, K)}
         J, V = len(self.attribute_values_), sum(len(each.values) for each in self.attribute_values_)
-        draws |= {
-            "omega": (T, L),
-            "eta": (T, 1 + J),
-            "values": (T, V, L),
-            "members": (T, L if J else 0, P, K),
-            "z": (T, N),
-            "numbers": (T, 4),
-        }
-        check_shapes(self.draws_, draws | {"beliefs": (T, len(self.item_vocabulary_), K)})
-        check_shapes(self, {"annotator_weights_": (N,)})
-        check_finite(self.draws_, "beliefs", *draws)
-        check_finite(self, "share_draws_", "annotator_weights_")
-        check_codes("draws_.z", self.draws_.z, L)
+        draws |= {"omega": (T, L), "eta": (T, 1 + J), "values": (T, V, L), "z": (T, N), "numbers": (T, 4)}
+        draws["members"] = T, L if J else 0, P, K
+        sampled.check_shapes(self.draws_, draws | {"beliefs": (T, len(self.item_vocabulary_), K)})
+        sampled.check_shapes(self, {"annotator_weights_": (N,)})
+        sampled.check_finite(self.draws_, "beliefs", *draws)
+        sampled.check_finite(self, "share_draws_", "annotator_weights_")
+        sampled.check_codes("draws_.z", self.draws_.z, L)
         for state in self.last_states_:
             K, L, _ = state.theta.shape
             shapes = {"w": (M,), "z": (N,), "from_item": (E,), "theta": (K, L, P), "phi": (K, P)}
             shapes |= {"phi0": (P,), "psi": (K,), "omega": (L,), "eta": (1 + J,)}
-            check_shapes(state, shapes | dict.fromkeys(STATE_NUMBERS, ()))
-            check_codes("w", state.w, K)
-            check_codes("z", state.z, L)
+            sampled.check_shapes(state, shapes | dict.fromkeys(STATE_NUMBERS, ()))
+            sampled.check_codes("w", state.w, K)
+            sampled.check_codes("z", state.z, L)

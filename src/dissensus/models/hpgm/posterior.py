@@ -7,7 +7,7 @@ labels are predicted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
@@ -21,7 +21,7 @@ from dissensus.models.hpgm import sampler
 from dissensus.models.hpgm.attributes import annotator_prior
 from dissensus.models.hpgm.sampler import MIN_COUNT, MIN_SHARE, Bools, Codes, Counts, Data, GibbsState, Record
 from dissensus.models.results import ClusterView
-from dissensus.models.sampled import stored_row
+from dissensus.models.sampled import evenly_spaced, stored_row
 from dissensus.numerics import Array, row_shares
 
 Singles = NDArray[np.float32]
@@ -67,10 +67,8 @@ class Expectations:
             psi = sampler.hinted_weights(state.psi, data.hints, state.trust, state.phi)
         beliefs = item_beliefs(data, counts, psi, q_phi, w, from_item)
         item_counts = sampler.item_label_counts(data, from_item)
-        rho = (sampler.ordered_product(beliefs, q_phi) + item_counts) / (
-            state.q + item_counts.sum(axis=1, keepdims=True)
-        )
-        return cls(state, counts, beliefs, rho)
+        sizes = state.q + item_counts.sum(axis=1, keepdims=True)
+        return cls(state, counts, beliefs, (sampler.ordered_product(beliefs, q_phi) + item_counts) / sizes)
 
     @cached_property
     def pi(self) -> Array:
@@ -89,11 +87,10 @@ class Expectations:
         sampler.mean_population(**counts, v=weights, population=population)
         return population
 
-    def members(self, load: NDArray[np.int64]) -> Array:
+    def members(self, data: Data) -> Array:
         """Return (L, P, K) mean E π_nk of the annotators of each cluster by labels; Θ without annotators."""
-        L, N = self.state.theta.shape[1], len(load)
-        weights = np.zeros((L, N))
-        weights[self.state.z, np.arange(N)] = load
+        weights = np.zeros((self.state.theta.shape[1], data.N))
+        weights[self.state.z, np.arange(data.N)] = np.bincount(data.annotator, minlength=data.N)
         total = weights.sum(axis=1)[:, None, None]
         sums = np.einsum("ln,npk->lpk", weights, self.pi)
         return np.where(total > 0, sums / np.maximum(total, 1), self.state.theta.transpose(1, 2, 0))
@@ -143,14 +140,6 @@ class Expectations:
 
 
 @dataclass(frozen=True)
-class AnnotatorDraw:
-    """Information and agreement of every annotator in one draw."""
-
-    information: Array  # (N,): information of a label about the item's cluster, in nats
-    agreement: Array  # (N,): probability that a label equals one of the population
-
-
-@dataclass(frozen=True)
 class Draws(Record):
     """Posterior draws, one per row: clusters, and expectations given them."""
 
@@ -174,9 +163,8 @@ class Draws(Record):
     def empty(cls, n: int, data: Data, K: int, L: int) -> Self:
         """Allocate room for ``n`` draws."""
         M, N, P = data.M, data.N, data.P
-        J, V = (
-            (0, 0) if data.attributes is None else (data.attributes.cell.shape[1], data.attributes.n_values)
-        )
+        cells = data.attributes
+        J, V = (cells.cell.shape[1], cells.n_values) if cells else (0, 0)
         shapes = (M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)
         tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in (*shapes, (1 + J,), (V, L))]
         tables.append(np.zeros((n, L if J else 0, P, K), np.float32))
@@ -195,22 +183,16 @@ class Draws(Record):
         """Select draws."""
         return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
-    def put(
-        self, t: int, expected: Expectations, population: Array, drawn: Array, load: NDArray[np.int64]
-    ) -> None:
-        """Store a draw in row ``t``, with the mean of the population's answers and a draw of them.
-
-        ``load`` (N,) are the annotators' numbers of labels.
-        """
+    def put(self, t: int, expected: Expectations, population: Array, drawn: Array, data: Data) -> None:
+        """Store a draw in row ``t``, with the mean of the population's answers and a draw of them."""
         state = expected.state
         self.beliefs[t], self.rho[t] = expected.beliefs, expected.rho
         self.matrices[t], self.sizes[t] = expected.pi, expected.sizes
         self.population[t], self.drawn_population[t] = population, drawn
         self.theta[t], self.phi[t] = state.theta, state.phi
-        self.psi[t], self.omega[t] = state.psi, state.omega
-        self.eta[t] = state.eta
+        self.psi[t], self.omega[t], self.eta[t] = state.psi, state.omega, state.eta
         if self.members.size:
-            self.values[t], self.members[t] = state.values, expected.members(load)
+            self.values[t], self.members[t] = state.values, expected.members(data)
         self.z[t], self.numbers[t] = state.z, (state.r, state.q, state.lam, state.trust)
 
     # ---- predictions ---------------------------------------------------------------------------------
@@ -245,7 +227,7 @@ class Draws(Record):
         """Return the non-empty clusters of the most typical draw (Dahl 2006)."""
         # the draw whose co-clustering of a sample of items is nearest to the average
         M = self.beliefs.shape[1]
-        chosen = np.linspace(0, M - 1, min(MAX_COMPARED_ITEMS, M)).astype(int)
+        chosen = evenly_spaced(min(MAX_COMPARED_ITEMS, M), M)
         cluster = self.beliefs[:, chosen].argmax(axis=2)
         together = cluster[:, :, None] == cluster[:, None, :]
         average = together.mean(axis=0)
@@ -260,17 +242,18 @@ class Draws(Record):
         population = row_shares((1 - lam) * self.population[t][K] + lam * self.phi[t][K])
         return ClusterView(w, members, theta, *shares, population, annotator_weights=annotator_weights)
 
-    def annotator_draws(self, seed: int) -> Iterator[AnnotatorDraw]:
-        """Yield information and agreement of the annotators in each draw, with π_nk drawn.
+    def annotator_draws(self, seed: int) -> tuple[Array, Array]:
+        """Return (T, N) information and agreement of the annotators in each draw, with π_nk drawn.
 
-        π_nk is a Dirichlet of mean E π_nk and size r + n_nk.
+        Information is that of a label about the item's cluster, in nats; agreement is the probability that a
+        label equals one of the population. π_nk is a Dirichlet of mean E π_nk and size r + n_nk.
         """
+        information, agreement = np.zeros((2, *self.z.shape))
         for t in range(len(self)):
             rng = np.random.default_rng([seed, 1 << 21, t])
             sizes = self.sizes[t].astype(np.float64)
-            pi = sampler.draw_dirichlet(
-                np.maximum(self.matrices[t] * sizes[:, None], MIN_SHARE).transpose(0, 2, 1), rng
-            ).transpose(0, 2, 1)
+            alpha = np.maximum(self.matrices[t] * sizes[:, None], MIN_SHARE)
+            pi = sampler.draw_dirichlet(alpha.transpose(0, 2, 1), rng).transpose(0, 2, 1)
             beliefs, rho, lam = self.beliefs[t].astype(np.float64), self.rho[t], self.numbers[t, 2]
             M = len(beliefs)
             answers = (1 - lam) * sampler.ordered_product(beliefs, self.population[t]) + lam * rho
@@ -280,8 +263,9 @@ class Draws(Record):
             labels = (1 - lam) * pi + lam * cluster_rho.T  # (N, P, K): P(label | cluster)
             # I(label; cluster) = Σ_k P(k) Σ_p P(p | k) log P(p | k) / P(p)
             ratio = labels / np.maximum(np.einsum("npk,k->np", labels, size)[:, :, None], MIN_SHARE)
-            information = np.einsum("npk,npk,k->n", labels, np.log(np.maximum(ratio, MIN_SHARE)), size)
-            yield AnnotatorDraw(information, np.einsum("npk,kp->n", labels, by_cluster))
+            information[t] = np.einsum("npk,npk,k->n", labels, np.log(np.maximum(ratio, MIN_SHARE)), size)
+            agreement[t] = np.einsum("npk,kp->n", labels, by_cluster)
+        return information, agreement
 
     def co_clustering(self, annotators: NDArray[np.integer]) -> Array:
         """Return (n, n) P(z_i = z_j)."""
@@ -371,5 +355,4 @@ class Chain:
         drawn = expected.drawn_population(weights, rng)
         self.shares[row] = expected.drawn_items(data, drawn, rng)
         if (row := stored_row(row, len(self.shares), len(self.draws))) is not None:
-            load = np.bincount(data.annotator, minlength=data.N)
-            self.draws.put(row, expected, population, drawn, load)
+            self.draws.put(row, expected, population, drawn, data)

@@ -68,102 +68,47 @@ START_GROUPS = 6  # groups of items at the start of a chain; every second chain 
 
 # ---- the compiled loops -------------------------------------------------------------------------------
 
-LABELS = {"annotator": "int32 E", "label": "int32 E", "from_item": "bool E"}
-COUNT_ARRAYS = {"table": "float64 N P K", "totals": "float64 N K", "inverse": "float64 N K"}
-BY_ITEM = {"ends": "int64 M", **LABELS}
+LABELS = {"annotator": "int32 E", "label": "int32 E"}
+BY_ITEM = {"ends": "int64 M", **LABELS, "from_item": "bool E"}
 BY_ANNOTATOR = {"ends": "int64 N", "by_annotator": "int32 E", "cluster": "int32 E"}
 BY_ANNOTATOR |= {"label": "int32 E", "from_item": "bool E"}
+COUNT_ARRAYS = {"table": "float64 N P K", "totals": "float64 N K", "inverse": "float64 N K"}
 PRIORS = {"psi": "float64 R K", "q_phi": "float64 K P"}
 PSEUDO_COUNTS = {"prior": "float64 Q P K", "sizes": "float64 Q K", "row": "int32 N"}
 count_labels = Loop("hpgm_count", "M E N P K Q", **BY_ITEM, w="int32 M", **PSEUDO_COUNTS, **COUNT_ARRAYS)
 item_clusters = Loop(
-    "hpgm_item_clusters",
-    "M E N P K R",
-    **BY_ITEM,
-    **PRIORS,
-    **COUNT_ARRAYS,
-    u="float64 M",
-    w="int32 M",
-    weights="float64 K",
-)
+    "hpgm_item_clusters", "M E N P K R", **BY_ITEM, **PRIORS, **COUNT_ARRAYS,
+    u="float64 M", w="int32 M", weights="float64 K",
+)  # fmt: skip
 item_beliefs = Loop(
-    "hpgm_item_beliefs",
-    "M E N P K R",
-    **BY_ITEM,
-    **PRIORS,
-    **COUNT_ARRAYS,
-    w="int32 M",
-    beliefs="float64 M K",
-)
+    "hpgm_item_beliefs", "M E N P K R", **BY_ITEM, **PRIORS, **COUNT_ARRAYS,
+    w="int32 M", beliefs="float64 M K",
+)  # fmt: skip
 product = Loop("hpgm_product", "R K P", left="float64 R K", right="float64 K P", product="float64 R P")
 mean_population = Loop(
-    "hpgm_population",
-    "N P K",
-    table="float64 N P K",
-    inverse="float64 N K",
-    v="float64 N",
-    population="float64 K P",
-)
+    "hpgm_population", "N P K", table="float64 N P K", inverse="float64 N K",
+    v="float64 N", population="float64 K P",
+)  # fmt: skip
 label_sources = Loop(
-    "hpgm_label_sources",
-    "M E N P K",
-    ends="int64 M",
-    annotator="int32 E",
-    label="int32 E",
-    w="int32 M",
-    q_phi="float64 K P",
-    **COUNT_ARRAYS,
-    u="float64 E",
-    from_item="bool E",
-    counts="float64 P",
-    q="float",
-    lam="float",
-)
+    "hpgm_label_sources", "M E N P K", ends="int64 M", **LABELS, w="int32 M", q_phi="float64 K P",
+    **COUNT_ARRAYS, u="float64 E", from_item="bool E", counts="float64 P", q="float", lam="float",
+)  # fmt: skip
 annotator_clusters = Loop(
-    "hpgm_annotator_clusters",
-    "N E K P L R",
-    **BY_ANNOTATOR,
-    omega="float64 R L",
-    r_theta="float64 K P L",
-    u="float64 N",
-    z="int32 N",
-    weights="float64 L",
-    counts="float64 K P",
-)
+    "hpgm_annotator_clusters", "N E K P L R", **BY_ANNOTATOR, omega="float64 R L", r_theta="float64 K P L",
+    u="float64 N", z="int32 N", weights="float64 L", counts="float64 K P",
+)  # fmt: skip
 annotator_tables = Loop(
-    "hpgm_annotator_tables",
-    "N E K P L",
-    **BY_ANNOTATOR,
-    z="int32 N",
-    r_theta="float64 K P L",
-    u="float64 E",
-    tables="int64 K P L",
-    larger="int64 E",
-    counts="float64 K P",
-    sizes="float64 K",
-)
+    "hpgm_annotator_tables", "N E K P L", **BY_ANNOTATOR, z="int32 N", r_theta="float64 K P L",
+    u="float64 E", tables="int64 K P L", larger="int64 E", counts="float64 K P", sizes="float64 K",
+)  # fmt: skip
 item_tables = Loop(
-    "hpgm_item_tables",
-    "M E K P",
-    ends="int64 M",
-    label="int32 E",
-    from_item="bool E",
-    w="int32 M",
-    q_phi="float64 K P",
-    u="float64 E",
-    tables="int64 K P",
-    larger="int64 E",
-    counts="float64 P",
-)
+    "hpgm_item_tables", "M E K P", ends="int64 M", label="int32 E", from_item="bool E", w="int32 M",
+    q_phi="float64 K P", u="float64 E", tables="int64 K P", larger="int64 E", counts="float64 P",
+)  # fmt: skip
 tables_of = Loop(
-    "hpgm_tables",
-    "R P U S",
-    customers="int64 R P",
-    alpha="float64 R P",
-    u="float64 U",
-    tables="int64 R P",
-    larger="int64 S",
-)
+    "hpgm_tables", "R P U S", customers="int64 R P", alpha="float64 R P",
+    u="float64 U", tables="int64 R P", larger="int64 S",
+)  # fmt: skip
 
 
 # ---- the labels ---------------------------------------------------------------------------------------
@@ -349,12 +294,9 @@ def softmax(logits: Array) -> Array:
 
 def ordered_product(left: Array, right: Array) -> Array:
     """Return left @ right, summed in an order that does not depend on the library or number of threads."""
-    result = np.empty((left.shape[0], right.shape[1]))
-    product(
-        left=np.ascontiguousarray(left, np.float64),
-        right=np.ascontiguousarray(right, np.float64),
-        product=result,
-    )
+    result: Array = np.empty((left.shape[0], right.shape[1]))
+    left, right = (np.ascontiguousarray(factor, np.float64) for factor in (left, right))
+    product(left=left, right=right, product=result)
     return result
 
 
@@ -484,10 +426,8 @@ def draw_measures(data: Data, state: GibbsState, priors: HyperPriors, rng: Gener
     phi = draw_dirichlet(a * phi0 + served, rng, a)
     theta = draw_dirichlet(s * phi[:, None, :] + t, rng, s)
     # ψ ~ Dir(γ/K + items), Ω ~ Dir(τ/L + annotators)
-    psi, omega = (
-        draw_dirichlet(gamma / K + sizes[:K], rng, gamma),
-        draw_dirichlet(tau / L + sizes[K:], rng, tau),
-    )
+    psi = draw_dirichlet(gamma / K + sizes[:K], rng, gamma)
+    omega = draw_dirichlet(tau / L + sizes[K:], rng, tau)
     if data.attributes is not None:  # B_jv ~ Dir(κ Ω + members)
         values = draw_dirichlet(np.maximum(state.kappa * omega, MIN_COUNT) + members, rng)
         state = replace(state, values=values)
@@ -625,21 +565,14 @@ def extend_state(
     return replace(state, w=w, z=z, from_item=from_item)
 
 
-def cluster_counts(votes: Array, size: int, rng: Generator, n_rounds: int = 8) -> Codes:
+def cluster_counts(votes: Array, size: int, rng: Generator) -> Codes:
     """Group rows of counts: hard EM of a mixture of ``size`` multinomials from randomly chosen rows."""
-    M, P = votes.shape
+    M = len(votes)
     smooth = votes.sum(axis=0) / max(votes.sum(), 1.0) + 1e-3
     centres = votes[rng.choice(M, size=size, replace=size > M)] + smooth
-    group = np.zeros(M, dtype=np.int64)
-    for _ in range(n_rounds):
-        logs = np.log(centres / centres.sum(axis=1, keepdims=True))
-        fit = np.zeros((M, size))
-        for p in range(P):
-            fit += votes[:, [p]] * logs[:, p]
+    for _ in range(8):
+        fit = ordered_product(votes, np.log(centres / centres.sum(axis=1, keepdims=True)).T)
         # break ties at random: equal rows must not all go to the first of several groups
-        fit += 1e-6 * rng.random((M, size))
-        group = np.argmax(fit, axis=1)
-        centres = np.tile(smooth, (size, 1))
-        for p in range(P):
-            centres[:, p] += np.bincount(group, votes[:, p], minlength=size)
-    return group.astype(np.int32)
+        group = (fit + 1e-6 * rng.random((M, size))).argmax(axis=1)
+        centres = np.eye(size)[group].T @ votes + smooth
+    return np.asarray(group, np.int32)

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from dissensus.engine import raise_if_cancelled
 from dissensus.labels.annotations import Annotations
+from dissensus.models.hpgm.sampler import draw_dirichlet
 from dissensus.models.pgm.m_step import Clusters, Parameters, Priors, block_counts, log_joint
 from dissensus.models.pgm.messages import prior_scores
 from dissensus.numerics import Array, Concentration, normalised, safe_log
@@ -104,9 +105,7 @@ def delta_annotators(labels: Annotations, state: HardState, proposal: Clusters) 
 
 def _label_terms(labels: Annotations, theta: Array, w: Clusters, z: Clusters) -> Array:
     """Return log Θ_{w_m, z_n, y} of every label."""
-    _, L, P = theta.shape
-    cell = (w[labels.item] * L + z[labels.annotator]) * P + labels.label
-    return np.asarray(safe_log(theta).ravel()[cell])
+    return np.asarray(safe_log(theta)[w[labels.item], z[labels.annotator], labels.label])
 
 
 # ---- the search ---------------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ def _propose_parameters(
     old = state.parameters
     K, L, _ = old.theta.shape
     counts = block_counts(labels, state.w, state.z, K, L)
-    theta = _dirichlet(priors.alpha + counts, rng)
+    theta = draw_dirichlet(priors.alpha + counts, rng)
     taken = accepted(delta_theta(theta, old.theta, counts, priors), T, rng)
     psi = _propose_shares(old.psi, state.w, priors.gamma, T, rng)
     omega = _propose_shares(old.omega, state.z, priors.tau, T, rng)
@@ -155,19 +154,13 @@ def _propose_parameters(
 
 def _propose_shares(old: Array, clusters: Clusters, prior: Concentration, T: float, rng: Generator) -> Array:
     members = _members(clusters, len(old))
-    new = _dirichlet(prior + members, rng)
+    new = draw_dirichlet(prior + members, rng)
     return new if accepted(delta_shares(new, old, members, prior), T, rng) else old
 
 
 def _members(clusters: Clusters, n: int) -> Array:
     """Return the number of members of each cluster."""
     return np.bincount(clusters, minlength=n).astype(np.float64)
-
-
-def _dirichlet(parameters: Array, rng: Generator) -> Array:
-    """Draw from Dirichlet distributions along the last axis."""
-    draws = rng.standard_gamma(parameters)
-    return np.asarray(draws / draws.sum(axis=-1, keepdims=True))
 
 
 def anneal(

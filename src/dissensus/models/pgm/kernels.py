@@ -21,9 +21,8 @@ logarithm, as many as certainly stay within double precision: at least four, usu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,13 +74,6 @@ class PairSums:
         to_targets = sparse.csr_array((ones(len(rank)), rank, starts), shape=(n, len(rank)))
         return cls(tuple(members), to_targets, rank if (n_groups == 1).all() else None)
 
-    def of_rows(self, rows: Array) -> Array:
-        """Return (targets, columns): Σ_e rows_e."""
-        sums = rows.take(self.members[0], axis=0)
-        for pairs in self.members[1:]:
-            sums[: len(pairs)] += rows.take(pairs, axis=0)
-        return np.asarray(self.to_targets @ sums)
-
     def of_logs(self, messages: Array, max_log: float) -> Array:
         """Return (targets, columns): Σ_e log messages_e, for messages within exp(±``max_log``)."""
         logs = np.zeros((len(self.members[0]), messages.shape[1]))
@@ -116,6 +108,11 @@ def _product(messages: Array, members: Sequence[NDArray[np.int32]]) -> Array:
     return product
 
 
+def _slices(bounds: Iterable[int]) -> tuple[slice, ...]:
+    """Return the slices between consecutive bounds."""
+    return tuple(itertools.starmap(slice, itertools.pairwise(bounds)))
+
+
 @dataclass(frozen=True, eq=False)
 class LabelRuns:
     """Runs of labels with the same class and item, whose annotators are added up first."""
@@ -133,7 +130,12 @@ class LabelRuns:
         shape = len(first), int(annotator.max(initial=-1)) + 1
         annotators = sparse.csr_array((ones(len(item)), annotator, starts), shape=shape)
         ends = np.searchsorted(label[first], np.arange(P + 1)).tolist()
-        return cls(item[first], annotators, tuple(itertools.starmap(slice, itertools.pairwise(ends))))
+        return cls(item[first], annotators, _slices(ends))
+
+    def by_item(self, n_items: int) -> Array:
+        """Return (items, P): labels of each class per item."""
+        sizes = np.diff(self.annotators.indptr)
+        return np.stack([np.bincount(self.item[run], sizes[run], n_items) for run in self.bounds], axis=1)
 
     def counts(self, w: Array, z: Array) -> Array:
         """Return (K, L, P): Σ w_mk z_nl over the labels of each class."""
@@ -180,11 +182,6 @@ class PairLayout:
         runs = LabelRuns.of(shard.label[by_class], shard.item[by_class], run_annotator, shard.n_classes)
         return cls(item, annotator, codes, answers, bounds, _batches(bounds), *sums, runs)
 
-    @cached_property
-    def pairs_per_answer(self) -> Array:
-        """Number of pairs with each answer."""
-        return np.diff(self.bounds).astype(np.float64)
-
     def factors(self, log_theta: Array, dtype: Any = np.float64) -> tuple[Array, Array]:
         """Return F (answers, K, L), scaled to a maximum of 1 per answer, and the log of the scale."""
         K, L, P = log_theta.shape
@@ -215,27 +212,21 @@ class PairBlock:
         n_shards, N = len(block.item_bounds) - 1, block.labels.n_annotators
         # with few annotators, sums over all are faster than finding those that occur
         n_annotators = N if N * n_shards <= block.rows.stop - block.rows.start else None
-        layouts, items, pairs, n_pairs = [], [], [], 0
-        for n in range(n_shards):
-            layout = PairLayout.of(block.shard(n, n + 1), n_annotators)
-            layouts.append(layout)
-            begin, end = block.item_bounds[n : n + 2]
-            items.append(slice(begin - block.items.start, end - block.items.start))
-            pairs.append(slice(n_pairs, n_pairs + len(layout.item)))
-            n_pairs += len(layout.item)
+        layouts = [PairLayout.of(block.shard(n, n + 1), n_annotators) for n in range(n_shards)]
+        items = _slices(bound - block.items.start for bound in block.item_bounds)
+        pairs = _slices(itertools.accumulate((len(layout.item) for layout in layouts), initial=0))
         codes: AnnotatorCodes = slice(None)
         positions: list[Any] = [layout.codes for layout in layouts]
         if n_annotators is None:
             codes = np.unique(np.concatenate(positions))
             positions = [np.searchsorted(codes, of_layout).astype(np.int32) for of_layout in positions]
         n_codes = N if isinstance(codes, slice) else len(codes)
-        return cls(tuple(layouts), tuple(items), tuple(pairs), n_pairs, codes, n_codes, tuple(positions))
+        return cls(tuple(layouts), items, pairs, pairs[-1].stop, codes, n_codes, tuple(positions))
 
     def counts(self) -> Array:
         """Return (items, P): labels of each class per item."""
-        answers = [np.repeat(layout.answers, np.diff(layout.bounds), axis=0) for layout in self.layouts]
-        layouts = zip(self.layouts, answers, strict=True)
-        return np.concatenate([layout.by_item.of_rows(rows) for layout, rows in layouts])
+        shards = zip(self.layouts, self.item_slices, strict=True)
+        return np.concatenate([layout.runs.by_item(items.stop - items.start) for layout, items in shards])
 
 
 def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
@@ -286,10 +277,7 @@ def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | N
     F = np.ascontiguousarray(factors.transpose(0, 2, 1))  # makes the products faster
     for answers, rows in layout.batches:
         n = answers.stop - answers.start
-        if n == 1:
-            np.matmul(incoming[rows], F[answers.start], out=outgoing[rows])
-        else:
-            np.matmul(_stacked(incoming[rows], n), F[answers], out=_stacked(outgoing[rows], n))
+        np.matmul(_stacked(incoming[rows], n), F[answers], out=_stacked(outgoing[rows], n))
     return outgoing
 
 
@@ -303,11 +291,8 @@ def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
     counts = np.zeros((len(layout.answers), left.shape[1], right.shape[1]), left.dtype)
     for answers, rows in layout.batches:
         n = answers.stop - answers.start
-        if n == 1:
-            np.matmul(left[rows].T, right[rows], out=counts[answers.start])
-        else:
-            stacked_left, stacked_right = _stacked(left[rows], n), _stacked(right[rows], n)
-            np.matmul(stacked_left.transpose(0, 2, 1), stacked_right, out=counts[answers])
+        stacked_left, stacked_right = _stacked(left[rows], n), _stacked(right[rows], n)
+        np.matmul(stacked_left.transpose(0, 2, 1), stacked_right, out=counts[answers])
     return counts
 
 

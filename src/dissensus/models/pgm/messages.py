@@ -100,17 +100,14 @@ class Graph:
     def start(self, w: Array, z: Array) -> Beliefs:
         """Return the given beliefs, without messages."""
         (item_mass,) = total([(column_sums(w[block.items]),) for block in self.blocks.blocks])
-        return self._without_messages(w, z, item_mass)
+        empty = np.zeros((0, z.shape[1]))
+        return Beliefs(z, w, empty, empty, item_mass, -math.inf, math.inf)
 
     def start_by_counts(self, theta: Array, psi: Array, z: Array) -> Beliefs:
         """Return the given z, and beliefs about items from their label counts and Θ (K, P)."""
         w = self._engine.empty((self._shape[0], len(psi)))
-        (item_mass,) = total(self.blocks.map(_counts_start_step, self._item_rows(w), theta=theta, psi=psi))
-        return self._without_messages(w, z, item_mass)
-
-    def _without_messages(self, w: Array, z: Array, item_mass: Array) -> Beliefs:
-        empty = np.zeros((0, z.shape[1]))
-        return Beliefs(z, w, empty, empty, item_mass, -math.inf, math.inf)
+        list(self.blocks.map(_counts_start_step, self._item_rows(w), theta=theta, psi=psi))  # fills w
+        return self.start(w, z)
 
     def round(
         self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0, *, measure: bool = True
@@ -169,13 +166,6 @@ class Graph:
         (label_mass,) = total(parts)
         return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z))
 
-    def evidence(self, beliefs: Beliefs, pair_terms: float | None = None) -> float:
-        """Return log Z (3); ``pair_terms`` are those computed by the next round, if there was one."""
-        if pair_terms is None:
-            rows = [beliefs.nu[block.rows] for block in self.blocks.blocks]
-            (pair_terms,) = total(self.blocks.map(_pair_terms_step, rows, z=beliefs.z))
-        return beliefs.node_terms - float(pair_terms)
-
     def _item_rows(self, table: Array) -> Sequence[Array]:
         return [table[block.items] for block in self.blocks.blocks]
 
@@ -194,22 +184,8 @@ class RoundRows(NamedTuple):
     incoming: Array
 
 
-def _counts_start_step(block: PairBlock, w: Array, theta: Array, psi: Array) -> tuple[Array]:
+def _counts_start_step(block: PairBlock, w: Array, theta: Array, psi: Array) -> None:
     w[...] = cluster_posterior(block.counts(), theta, psi)
-    return (column_sums(w),)
-
-
-def _messages_before(block: PairBlock, nu: Array, z: Array) -> Array:
-    """Return (pairs, L): the messages of the last round, or ones before the first."""
-    return nu[: block.n_pairs] if len(nu) else np.ones((block.n_pairs, z.shape[1]))
-
-
-def _pair_terms_step(block: PairBlock, nu: Array, z: Array) -> tuple[float]:
-    """Return Σ_e log Z_e = −Σ_e log s_e."""
-    nu, terms = _messages_before(block, nu, z), 0.0
-    for layout, pairs in zip(block.layouts, block.pair_slices, strict=True):
-        terms -= sum_of_logs(row_sums(cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])))
-    return (terms,)
 
 
 def _product_counts_step(block: PairBlock, w: Array, z: Array) -> tuple[Array]:
@@ -246,7 +222,9 @@ def _round_step(
     The sums are Σ_m log Z_m, Σ_e log Z_e of the beliefs before the round, and the change of w.
     """
     w, nu, dtype = rows.w, rows.nu[: block.n_pairs], rows.nu.dtype
-    before = _messages_before(block, rows.nu_before, z).astype(dtype, copy=False)
+    # messages are 1 before the first round
+    before = rows.nu_before[: block.n_pairs] if len(rows.nu_before) else np.ones(nu.shape)
+    before = before.astype(dtype, copy=False)
     z = z.astype(dtype, copy=False)
     logits = np.zeros((block.n_codes, z.shape[1]))
     item_terms = pair_terms = 0.0
@@ -256,7 +234,7 @@ def _round_step(
         factors, scale = layout.factors(log_theta, dtype)
         incoming = cavity(z, layout.annotator, before[pairs])
         sums = row_sums(incoming)
-        pair_term = -sum_of_logs(sums)
+        pair_term = -sum_of_logs(sums)  # Σ_e log Z_e = −Σ_e log s_e
         # Cavities are not normalised: z_n / ν_e sums to s_e. With F in [min F, 1], μ is in
         # [min F · min s, max s] and ν in [min F / max s, 1 / (min F · min s)].
         log_range = -math.log(factors.min(initial=1.0))
@@ -281,7 +259,7 @@ def _round_step(
             max_log = limit
         # Messages to items are too large by the factor s, which is subtracted here; the factor of ν cancels
         # between Z_n and Z_e. The scale of an answer is in Z_m, Z_n and Z_e of each pair: once in total.
-        offset = float(scale @ layout.pairs_per_answer) + (0.0 if rescale else pair_term)
+        offset = float(scale @ np.diff(layout.bounds)) + (0.0 if rescale else pair_term)
         item_terms += float(terms.sum()) + offset
         pair_terms += pair_term
         logits[positions] += layout.by_annotator.of_logs(new, max_log)

@@ -40,12 +40,24 @@ from dissensus.models.pgm.messages import Beliefs, Graph, with_prior
 from dissensus.models.results import ClusterView
 from dissensus.models.scoring import unfitted_rows
 from dissensus.numerics import Array, concentration, normalised, row_shares, row_sums, softmax_rows
+from dissensus.params import (
+    NONE,
+    POSITIVE,
+    choice,
+    dirichlet,
+    fitted,
+    flag,
+    integer,
+    real,
+    setting,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from dissensus.models.pgm import annealing
 
 PriorParameter = float | Sequence[float] | None
-PRIOR_RULE = params.dirichlet(0.0, open_low=True) | params.NONE
+PRIOR_RULE = dirichlet(0.0, open_low=True) | NONE
 PAPER_PRIOR = 2.0
 DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
 ANNEALING_SETTINGS = ("n_best", "temperature", "cooling", "ascent")
@@ -77,90 +89,72 @@ def oscillates(objectives: Sequence[float]) -> bool:
 class PGM(Model):
     """Clusters of items and annotators, learned jointly: the graphical model of the paper."""
 
-    n_item_clusters: int = params.setting(10, params.integer(1), "Number of item clusters (K).")
-    n_annotator_clusters: int = params.setting(5, params.integer(1), "Number of annotator clusters (L).")
+    n_item_clusters: int = setting(10, integer(1), "Number of item clusters (K).")
+    n_annotator_clusters: int = setting(5, integer(1), "Number of annotator clusters (L).")
     _: KW_ONLY
-    inference: str = params.setting(
+    inference: str = setting(
         "bp",
-        params.choice("bp", "annealing", "vb"),
+        choice("bp", "annealing", "vb"),
         '``"bp"``: belief propagation in EM; ``"vb"``: variational Bayes; or simulated annealing.',
     )
-    alpha: PriorParameter = params.setting(
+    alpha: PriorParameter = setting(
         None,
         PRIOR_RULE,
         "Dirichlet parameter of the labels of a pair of clusters: a number, or a list with a number per "
         'class. None is 2, as in the paper, or learned by empirical Bayes with ``"vb"``.',
     )
-    gamma: PriorParameter = params.setting(
-        None, PRIOR_RULE, "Dirichlet parameter of the item clusters' shares."
-    )
-    tau: PriorParameter = params.setting(
-        None, PRIOR_RULE, "Dirichlet parameter of the annotator clusters' shares."
-    )
-    m_step: str = params.setting(
+    gamma: PriorParameter = setting(None, PRIOR_RULE, "Dirichlet parameter of the item clusters' shares.")
+    tau: PriorParameter = setting(None, PRIOR_RULE, "Dirichlet parameter of the annotator clusters' shares.")
+    m_step: str = setting(
         "product",
-        params.choice("product", "pairwise"),
+        choice("product", "pairwise"),
         '``"product"`` multiplies the beliefs about item and annotator (the paper\'s M-step); '
         '``"pairwise"`` uses the joint belief about each pair (exact EM).',
     )
-    bp_rounds: int = params.setting(1, params.integer(1), "Maximum number of message rounds per iteration.")
-    bp_tol: float | None = params.setting(
-        None,
-        params.real(0.0) | params.NONE,
-        "Summed KL between successive beliefs at which rounds stop; None is 1e-4.",
+    bp_rounds: int = setting(1, integer(1), "Maximum number of message rounds per iteration.")
+    bp_tol: float | None = setting(
+        None, real(0.0) | NONE, "Summed KL between successive beliefs at which rounds stop; None is 1e-4."
     )
-    damping: float | None = params.setting(
-        None,
-        params.real(0.0, 0.95) | params.NONE,
-        "Weight of the old message; None is 0, or 0.5 once the fit oscillates.",
+    damping: float | None = setting(
+        None, real(0.0, 0.95) | NONE, "Weight of the old message; None is 0, or 0.5 once the fit oscillates."
     )
-    max_iter: int | None = params.setting(
-        None,
-        params.integer(1) | params.NONE,
-        "Maximum number of iterations. None is 200, or 600 for annealing.",
+    max_iter: int | None = setting(
+        None, integer(1) | NONE, "Maximum number of iterations. None is 200, or 600 for annealing."
     )
-    tol: float = params.setting(1e-5, *params.TOL)
-    n_restarts: int = params.setting(1, *params.N_RESTARTS)
-    n_best: int = params.setting(1, params.integer(1), "Annealing: number of best states to return.")
-    start: str = params.setting(
+    tol: float = setting(1e-5, *params.TOL)
+    n_restarts: int = setting(1, *params.N_RESTARTS)
+    n_best: int = setting(1, integer(1), "Annealing: number of best states to return.")
+    start: str = setting(
         "items",
-        params.choice("items", "random"),
+        choice("items", "random"),
         '``"items"``: item clusters start at the labels of random items; ``"random"``: items start in random '
         "clusters, as in the paper. Annotators start in random clusters. From a million labels on, "
         '``"items"`` starts from a fit to one item in eight (except with annealing).',
     )
-    temperature: float = params.setting(
-        10.0,
-        params.POSITIVE,
-        "Annealing: the temperature of sweep t is ``temperature`` / (t + 1) ^ ``cooling``.",
+    temperature: float = setting(
+        10.0, POSITIVE, "Annealing: the temperature of sweep t is ``temperature`` / (t + 1) ^ ``cooling``."
     )
-    cooling: float = params.setting(
-        0.5, params.real(0.0), "Annealing: see ``temperature``; both are 1 in the paper."
-    )
-    ascent: bool = params.flag(
-        True, "Annealing: improve the best states by coordinate ascent (not in the paper)."
-    )
-    assignment: str = params.setting("soft", *ASSIGNMENT)
-    weight_by: str = params.setting("labels", *params.WEIGHT_BY)
-    seed: int = params.setting(0, *params.SEED)
-    n_jobs: int = params.setting(-1, *params.N_JOBS)
+    cooling: float = setting(0.5, real(0.0), "Annealing: see ``temperature``; both are 1 in the paper.")
+    ascent: bool = flag(True, "Annealing: improve the best states by coordinate ascent (not in the paper).")
+    assignment: str = setting("soft", *ASSIGNMENT)
+    weight_by: str = setting("labels", *params.WEIGHT_BY)
+    seed: int = setting(0, *params.SEED)
+    n_jobs: int = setting(-1, *params.N_JOBS)
 
     _needs_annotators = True
     _memory_tables = {"MP": 2, "MK": 3, "NL": 5}
 
-    theta_: Array = params.fitted("(K, L, P): label distribution between item cluster and annotator cluster")
-    psi_: Array = params.fitted("(K,): shares of the item clusters")
-    omega_: Array = params.fitted("(L,): shares of the annotator clusters")
-    item_clusters_: Array = params.fitted("(M, K): P(w_m = k)")
-    annotator_clusters_: Array = params.fitted("(N, L): P(z_n = l)")
-    population_weights_: Array = params.fitted("(L,): π of Eq. infer")
-    alpha_: Array = params.fitted("the alpha in use, set or learned")
-    gamma_: Array = params.fitted("the gamma in use")
-    tau_: Array = params.fitted("the tau in use")
-    damping_: Array = params.fitted("the damping at the end, as a 0-d array")
-    best_states_: list[tuple[float, annealing.HardState]] = params.fitted(
-        "annealing: its best states", saved=False
-    )
+    theta_: Array = fitted("(K, L, P): label distribution between item cluster and annotator cluster")
+    psi_: Array = fitted("(K,): shares of the item clusters")
+    omega_: Array = fitted("(L,): shares of the annotator clusters")
+    item_clusters_: Array = fitted("(M, K): P(w_m = k)")
+    annotator_clusters_: Array = fitted("(N, L): P(z_n = l)")
+    population_weights_: Array = fitted("(L,): π of Eq. infer")
+    alpha_: Array = fitted("the alpha in use, set or learned")
+    gamma_: Array = fitted("the gamma in use")
+    tau_: Array = fitted("the tau in use")
+    damping_: Array = fitted("the damping at the end, as a 0-d array")
+    best_states_: list[tuple[float, annealing.HardState]] = fitted("annealing: its best states", saved=False)
 
     def check_params(self) -> None:
         """Check each setting, that every setting has an effect, and that priors of MAP are at least 1."""
@@ -260,8 +254,9 @@ class PGM(Model):
                     damping = AUTO_DAMPING
                 potentials = with_prior(learned.potentials, prior, beliefs.z, load)
                 updated = graph.propagate(beliefs, potentials, rounds, bp_tol, damping)
-                # the objective of this state; its pair terms are a by-product of the first round above
-                objective = graph.evidence(beliefs, updated.pair_terms_before) + state.learned.prior_term
+                # the objective of this state; the pair terms of log Z are a by-product of the round above
+                evidence = beliefs.node_terms - updated.pair_terms_before
+                objective = evidence + state.learned.prior_term
                 if monitor.report(objective, state):
                     break
                 latest = (*state.objectives, objective)[-(MAX_TURNS + 2) :]
@@ -316,7 +311,7 @@ class PGM(Model):
             return graph.start_by_counts(*self._initial_parameters(annotations, rng))
         seed = int(rng.integers(2**32))
         with using(current().share(1)):
-            pilot = params.with_settings(self, {"n_restarts": 1, "seed": seed}).fit(sample)
+            pilot = with_settings(self, {"n_restarts": 1, "seed": seed}).fit(sample)
         start = graph.start_by_counts(pilot._cluster_distributions(), pilot.psi_, pilot.annotator_clusters_)
         return graph.round(start, Parameters(pilot.theta_, pilot.psi_, pilot.omega_).logs, measure=False)
 
