@@ -446,7 +446,7 @@ MARKDOWN = [
     (
         "head\n| a | **b** |\n|---|:-:|\n| x \\| y |\n| 1 | 2 | 3 |\n\nafter",
         "<p>head</p><div class='scroll' tabindex='0'><table><thead><tr><th>a</th><th><strong>b</strong></th>"
-        "</tr></thead><tbody><tr><td>x | y</td></tr><tr><td>1</td><td>2</td></tr></tbody></table>"
+        "</tr></thead><tbody><tr><td>x | y</td></tr><tr><td>1</td><td>2 | 3</td></tr></tbody></table>"
         "</div><p>after</p>",
     ),
     (
@@ -455,6 +455,11 @@ MARKDOWN = [
         "</table></div>",
     ),
     ("a | b\n---", "<p>a | b\n---</p>"),
+    (
+        "a | b\n- | -\n1 | 2\n# c | d",
+        "<div class='scroll' tabindex='0'><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr>"
+        "<td>1</td><td>2</td></tr></tbody></table></div><p class='heading'>c | d</p>",
+    ),
     ("[a](http://x.example) [b](ftp://x) [c](//x)", "<p><a>a</a> [b](ftp://x) [c](//x)</p>"),
     ("see https://x.example/a.", "<p>see <a>https://x.example/a</a>.</p>"),
     ("[![i](http://a.example)](http://b.example)", None),

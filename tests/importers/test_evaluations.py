@@ -149,6 +149,29 @@ def test_two_judges_with_one_metric_or_with_a_metric_each(tmp_path: Path) -> Non
         load_export(file, question="rude*")
 
 
+def test_unnamed_rubrics_are_metrics_of_their_own(tmp_path: Path) -> None:
+    def part(value: str, provider: str) -> dict[str, Any]:
+        return {"pass": True, "assertion": {"type": "llm-rubric", "value": value, "provider": provider}}
+
+    row = samples.promptfoo_rows()[0]
+    row["gradingResult"]["componentResults"] = [part("is polite", "a"), part("is polite", "b")]
+    file = written(tmp_path, {"evalId": "e", "results": {"results": [row]}})
+    assert {judge for _, judge, _ in triples(load_export(file))} == {"llm-rubric (a)", "llm-rubric (b)"}
+    for second in (part("is correct", "b"), part("is polite", "a")):
+        row["gradingResult"]["componentResults"] = [part("is polite", "a"), second]
+        file = written(tmp_path, {"evalId": "e", "results": {"results": [row]}})
+        with pytest.raises(DataError, match=r"several questions \(llm-rubric, llm-rubric 2\)"):
+            load_export(file)
+
+
+def test_brackets_in_the_name_of_a_metric(tmp_path: Path) -> None:
+    rows = samples.promptfoo_rows()[:1]
+    for n, part in enumerate(rows[0]["gradingResult"]["componentResults"]):
+        part["assertion"]["metric"] = f"Correctness [GEval] {n}"
+    file = written(tmp_path, {"evalId": "e", "results": {"results": rows}})
+    assert len(triples(load_export(file, question="Correctness [GEval]*"))) == 2
+
+
 def test_the_output_is_a_column_of_the_item_table(tmp_path: Path) -> None:
     file = written(tmp_path, {"evalId": "e", "results": {"results": samples.promptfoo_rows()[:2]}})
     items = load_export(file, question="polite").items

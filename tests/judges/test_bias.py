@@ -141,6 +141,9 @@ def test_the_length_is_that_of_the_output():
     (bias,) = ds.judge_report(labels.with_tables(items=columns | {"output": outputs}), "gpt").biases
     assert (alone.shown, bias.shown, bias.of) == (False, True, "1")
     assert bias.value > 0.05
+    for other in (np.arange(400), [str(n) for n in range(400)], [None] * 400, [""] * 400):  # no texts
+        report = ds.judge_report(labels.with_tables(items=columns | {"output": other}), "gpt")
+        assert report.biases[0].value == alone.value
 
 
 @pytest.mark.slow

@@ -133,10 +133,18 @@ def test_a_change_is_no_drift_if_the_agreement_of_humans_changed():
         assert drift.in_words().endswith(
             "; too few items have labels of two humans to tell if they are harder"
         )
+    # of the new items, one alone has two humans: their agreement is not known
+    items, names, answers = labels(1, 500, 0.98, 0.7)
+    alone = (items != "item500") & np.isin(names, ["h1", "h2"])
+    earlier["baseline"]["judges"]["gpt"]["human_mean"] = 0.961
+    few = joined(before, (items[~alone], names[~alone], answers[~alone]))
+    (drift,) = ds.judge_report(few, "gpt", since=earlier).drifts
+    assert drift.verdict == "drifted"
+    assert math.isnan(drift.human_change)
 
 
 @pytest.mark.slow
-def test_harder_items_are_rarely_called_a_drift():
+def test_some_harder_items_are_rarely_called_a_drift_of_an_equal_judge():
     n, named = usually(60, verify=600), 0
     for seed in range(n):
         earlier = baseline(answers_of(joined(crowd(2 * seed, 0, 500, 0.9))))

@@ -76,6 +76,15 @@ def test_report_equals_that_of_one_file() -> None:
     assert kappas[0] == kappas[1]
 
 
+def test_annotators_of_the_log_who_are_not_judges_leave_nothing_behind() -> None:
+    log = labels("1 gpt yes, 2 gpt no, 3 alice maybe, 1 alice yes")
+    joined, judges, notes = join_humans(log, labels("1 alice no, 2 bob yes, 3 bob no"), "gpt")
+    assert (judges, list(joined.items), list(joined.classes)) == (["gpt"], ["1", "2"], ["no", "yes"])
+    assert sorted(rows_of(joined)) == sorted(rows_of(labels("1 gpt yes, 2 gpt no, 1 alice no, 2 bob yes")))
+    counts = "2 of 2 items of the log have human labels; 1 item of the human labels is not in the log"
+    assert notes == [counts, "other annotators of the log are left out: alice"]
+
+
 @pytest.mark.parametrize(
     ("of_log", "of_humans"),
     [("A7", "a7"), ("x", " x"), ("7", "007"), ("7", "7.0"), ("img7.png", "img7"), ("é b", "ÉB")],

@@ -244,8 +244,7 @@ def test_a_human_on_whom_verdicts_hang_is_named(data_dir, tmp_path):
     files = [folder / "annotations.csv", "--annotators", folder / "annotators.csv"]
     result = run("judges", *files, "-o", tmp_path / "judges.html")
     note = "κ with the other humans is -0.07 for human02, and at least 0.68 for all others; without human02, "
-    note += "as in the number of independent votes, it is 0.85 on average, and the verdicts on these change: "
-    note += "gemini_flash no, mistral-v03 no"
+    note += "it is 0.85 on average, and the verdicts on these change: gemini_flash no, mistral-v03 no"
     assert f"note: {note}" in result.stderr
     assert note in (tmp_path / "judges.html").read_text(encoding="utf-8")
     # these are the verdicts on a file without that human
@@ -272,8 +271,7 @@ def test_broken_humans_on_whom_no_verdict_hangs():
     (note,) = report.notes
     assert re.fullmatch(
         r"κ with the other humans is -?0\.0\d for h\d and -?0\.0\d for h\d, and at least 0\.\d\d for all "
-        r"others; without h[01] and h[01], as in the number of independent votes, it is 0\.\d\d on average, "
-        r"and no verdict changes",
+        r"others; without h[01] and h[01], it is 0\.\d\d on average, and no verdict changes",
         note,
     )
 

@@ -108,7 +108,7 @@ def parse_rule(text: str, since: Path | None) -> tuple[str, str, float]:
         raise ParameterError(f"--require {text}: write replaces, stable, or {figures}")
     if rule[1] == "stable" and since is None:
         raise ParameterError("--require stable: add --since, the earlier output to compare with")
-    if float(rule[4] or 0) > 1:
+    if float(rule[4] or 0) > 1 - (rule[3] == ">") * 1e-9:
         raise ParameterError(f"--require {text}: no judge can meet it; {rule[2]} is at most 1")
     return rule[1] or rule[2], rule[3] or "", float(rule[4] or 0)
 

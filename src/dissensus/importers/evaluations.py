@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,7 @@ class Log:
     scores: str | Callable[[Record], Any] = "scores"
     question: str = ""  # name of the only question
     name: str = "name"
+    rubric: str = ""  # of judgements without the first of the names
     label: str = "value"
     model: str = ""
     kind: str = ""  # of the annotator
@@ -53,6 +53,7 @@ class Log:
     def read(self, path: Path, gather: Gatherer) -> None:
         """Read the judgements of one question."""
         key, requested = gather.item_column, gather.requested or ""
+        pattern = re.compile(".*".join(map(re.escape, requested.split("*"))))
         ids = [key, f"vars.{key}", f"metadata.{key}"] if key else self.item.split()
         gather.set_columns(item=ids[0], annotator="judge")
         for location, record in _records(path, self.lists.split()):
@@ -71,21 +72,25 @@ class Log:
             if not judgements:
                 gather.skip(f"samples {'with an error' if record.get('error') else 'without a score'}")
             for question, judge, label in judgements:
-                if requested in (judge, question) or fnmatchcase(question, requested):
+                if requested == judge or pattern.fullmatch(question):
                     question = requested
                 gather.answer(location, item, question, judge, label)
 
     def _judgements(self, record: Record) -> list[tuple[str, str, Any]]:
         """Return question, annotator and label of every judgement in a record."""
-        judgements, n_uses = [], Counter[tuple[str, Any]]()
+        judgements, n_uses, keys = [], Counter[tuple[Any, ...]](), defaultdict[str, list[Any]](list)
         for entry in _entries(self.scores(record) if callable(self.scores) else _at(record, self.scores)):
             fields = (self.name, self.label, self.model, self.person)
             name, label, model, person = (_first(entry, names.split()) for names in fields)
             name, model = as_id(name) or "score", as_id(model)
+            model = None if model in ("default", "none", name) else model
             if not self.kind:  # without annotators, a second "contains" of a model is another metric
-                n_uses[name, model] += 1
-                name += f" {n_uses[name, model]}" if n_uses[name, model] > 1 else ""
-            judge = name if model in (None, "default", "none", name) else f"{name} ({model})"
+                rubric = as_id(_at(entry, self.rubric)) if _at(entry, self.name.split()[0]) is None else None
+                n_uses[name, rubric, model] += 1
+                key = rubric, n_uses[name, rubric, model]
+                keys[name] += [] if key in keys[name] else [key]
+                name += f" {number}" if (number := keys[name].index(key) + 1) > 1 else ""
+            judge = f"{name} ({model})" if model else name
             if self.kind and _at(entry, self.kind) in _HUMAN_KINDS:
                 judge = as_id(person) or "human"
             label = None if entry.get("error") else label
@@ -183,7 +188,8 @@ def is_mlflow(record: Record) -> bool:
 INSPECT = Log(item="id", input="input", output="output.completion", lists="samples", question="score")
 PROMPTFOO = Log(item="testIdx", variant="promptIdx", input="prompt.raw", output="response.output",
                 label="pass", lists="results.results", scores="gradingResult.componentResults",
-                name="assertion.metric assertion.type", model="assertion.provider.id assertion.provider")
+                name="assertion.metric assertion.type", rubric="assertion.value",
+                model="assertion.provider.id assertion.provider")
 DEEPEVAL = Log(item="name", input="input scenario", output="actualOutput", scores="metricsData",
                label="success", model="evaluationModel", lists="testCases conversationalTestCases "
                      "testRunData.testCases testRunData.conversationalTestCases")

@@ -97,13 +97,13 @@ def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:
     pairs = ((counts @ y) ** 2 - counts @ y**2) / np.maximum(n * (n - 1), 1)[:, None]
     columns = np.stack([y[answer], row_shares(counts) @ y, pairs])
     names, family = set(getattr(annotations.item_table, "column_names", ())), model_family(name)
-    texts = annotations.item_column("output") if "output" in names else texts_of(annotations)
+    texts = texts_of(annotations, "output")
     if pairwise:
         yield slope(name, "position", of, columns[:, both], np.ones((both.sum(), 1)))
     elif texts is None:
         yield Bias(name, "length", refused="needs items with texts")
     else:
-        length = np.array([len(text or "") for text in texts], dtype=np.float64)
+        length = np.array([len(text) for text in texts], dtype=np.float64)
         both &= length > 0
         yield slope(name, "length", of, columns[:, both], np.vander(np.log2(length[both]), 2))
     if not pairwise and {"left", "right"} <= set(map(str, annotations.classes)):

@@ -300,7 +300,8 @@ def judge_difference(answers: JudgeAnswers, judge: int) -> Difference:
     (pairs,), (n_items,) = sums.agreed, sums.pairs
     with np.errstate(invalid="ignore", divide="ignore"):
         among_humans = pairs / pairs.sum(axis=1, keepdims=True)
-        agreement, human_agreement = (shares * x).sum() / np.float64(len(items)), np.trace(pairs) / n_items
+        agreement = (shares * x)[same].sum() / np.float64(same.sum())
+        human_agreement = np.trace(pairs) / n_items
     return Difference(
         judge, items, answer[items], confusion, confusion_ends, among_humans,
         float(agreement), float(human_agreement), *_judge_bias(answers, x - shares),

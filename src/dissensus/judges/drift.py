@@ -3,8 +3,8 @@
 Each item with labels of the judge and of humans has a score: the share of its humans who give the judge's
 answer (for numbers 1 − mean D, see ``kappa.py``). A change of the mean score is called a drift unless more
 than a third of it is shared by the agreement of two humans on the same items: items that are harder for all
-lower both. If less than half of the earlier items, or fewer than 30, have two humans, harder items look like
-a drift.
+lower both. If less than half of the earlier or of the new items, or fewer than 30, have two humans, harder
+items look like a drift.
 
 The earlier report is a fixed baseline: n₀ items with mean x̄₀. New items are those that are not among them.
 After t new items with mean x̄_t, D_t = x̄_t − x̄₀ behaves like a Brownian motion at the "time"
@@ -108,9 +108,8 @@ def baseline(answers: JudgeAnswers) -> dict[str, Any]:
         if len(items) >= MIN_NEW_ITEMS:
             moments = {"mean": float(agreement.mean()), "variance": float(agreement.var())}
             judges[name] = {"n_items": len(items), **moments}
-            of_two = human[np.isfinite(human)]
-            if len(of_two) >= max(MIN_NEW_ITEMS, len(items) / 2):
-                judges[name]["human_mean"] = float(of_two.mean())
+            if enough_pairs(human):
+                judges[name]["human_mean"] = float(np.nanmean(human))
     return {"items": sorted(scored), "scale": scale, "judges": judges}
 
 
@@ -123,13 +122,18 @@ def drifts(answers: JudgeAnswers, earlier: Mapping[str, Any]) -> Iterator[Drift]
             yield Drift(name, None)
             continue
         items, agreement, human = scores(answers, int(judge), earlier["scale"])
-        x, of_two = (values[is_new[items] & np.isfinite(values)] for values in (agreement, human))
+        x, human = agreement[is_new[items]], human[is_new[items]]
         if len(x) < MIN_NEW_ITEMS:
             yield Drift(name, len(x))
             continue
         change, reach = map(float, change_and_reach(before, len(x), x.sum(), (x**2).sum()))
-        human_change = of_two.mean() - before.get("human_mean", math.nan) if len(of_two) else math.nan
-        yield Drift(name, len(x), change, reach, float(human_change))
+        human_mean = float(np.nanmean(human)) if enough_pairs(human) else math.nan
+        yield Drift(name, len(x), change, reach, human_mean - before.get("human_mean", math.nan))
+
+
+def enough_pairs(human: Array) -> bool:
+    """Return True if half of the items, and 30, have two humans; ``human`` is NaN for the others."""
+    return bool(np.isfinite(human).sum() >= max(MIN_NEW_ITEMS, len(human) / 2))
 
 
 def change_and_reach(before: Mapping[str, Any], t: Any, total: Any, squares: Any) -> tuple[Any, Any]:

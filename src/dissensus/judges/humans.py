@@ -15,6 +15,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType
 from dissensus.labels.rows import join_labels
 from dissensus.labels.vocabulary import fold, lookalikes, quoted
+from dissensus.numerics import Mask
 from dissensus.tables.columns import listed
 
 _NUMBER_TYPES: tuple[LabelType, ...] = ("nominal", "ordinal", "numeric")  # of two, the later one counts
@@ -27,23 +28,42 @@ def join_humans(
 
     The judges are all annotators of the log; or those that ``judges`` names, and the others are left out.
     """
-    is_judge = np.ones(log.n_annotators, bool) if judges is None else find_judges(log, judges)[0]
-    log = log.take_rows(is_judge[log.annotator])
+    left_out: list[str] = []
+    if judges is not None:
+        is_judge = find_judges(log, judges)[0]
+        left_out = log.annotators[~is_judge].tolist()
+        log = _labels_of(log, is_judge, humans)
     repeated = humans.annotators[log.annotator_vocabulary.codes(humans.annotator_vocabulary) >= 0]
     if humans.anonymous or len(repeated):
         problem = f"are also in the log ({listed(repeated)})" if len(repeated) else "have no names"
         raise DataError(f"annotators of the human labels {problem}; give each person a name of their own")
     item = log.item_vocabulary.codes(humans.item_vocabulary)[humans.item]
     notes = [_matching_note(log, humans, np.unique(item[item >= 0]), np.unique(humans.item[item < 0]))]
-    if not is_judge.all():
-        notes.append(f"other annotators of the log are left out: {listed(log.annotators[~is_judge])}")
+    if left_out:
+        notes.append(f"other annotators of the log are left out: {listed(left_out)}")
+    names = log.annotators.tolist()
     log, humans = _with_common_classes(log, humans)
     rows = replace(humans, item=item, item_vocabulary=log.item_vocabulary).take_rows(item >= 0)
     joined = replace(join_labels(log, rows), item_table=log.item_table)
     alike = [f"{quoted(a)} and {quoted(b)}" for a, b, *_ in lookalikes(joined.class_vocabulary)]
     if alike:
         notes.append(f"{', '.join(alike)} count as different classes; write them alike if they are not")
-    return joined, log.annotators[is_judge].tolist(), notes
+    return joined, names, notes
+
+
+def _labels_of(log: Annotations, chosen: Mask, humans: Annotations) -> Annotations:
+    """Return the labels of some annotators, with only their items, their ids, and classes that are used."""
+    log = log.take_rows(chosen[log.annotator])
+    log = log.take_items(np.unique(log.item))
+    annotators, annotator = np.unique(log.annotator, return_inverse=True)
+    fields: dict[str, Any] = {"annotator_vocabulary": log.annotator_vocabulary.take(annotators)}
+    fields |= {"annotator": annotator.astype(np.int32), "annotator_table": None, "gold": None}
+    if log.label_type == "nominal":  # a scale stays whole
+        used = (log.class_counts > 0) | (humans.class_vocabulary.codes(log.class_vocabulary) >= 0)
+        code = np.cumsum(used) - 1
+        fields["class_vocabulary"] = log.class_vocabulary.take(np.flatnonzero(used))
+        fields["label"] = code[log.label].astype(log.label.dtype)
+    return replace(log, **fields)
 
 
 def _matching_note(log: Annotations, humans: Annotations, matched: Any, strangers: Any) -> str:

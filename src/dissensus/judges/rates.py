@@ -76,8 +76,9 @@ class Rate:
         for name in ("humans_alone", "rogan_gladen", "ppi"):
             estimate: Estimate = getattr(self, name)
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        reasons = {self.ppi.refused: 0, self.rogan_gladen.refused: 0}
-        refused = "; ".join(reason for reason in reasons if reason)
+        refused = self.ppi.refused
+        if self.rogan_gladen.refused and not refused:
+            refused = f"Rogan–Gladen: {self.rogan_gladen.refused}"
         return row | {"tuning": self.tuning, "refused": refused}
 
 

@@ -267,11 +267,14 @@ def judge_report(
         notes.append(f"κ and rates are of the items with labels of two humans: {fewer}")
     tests = [comparison.replacement_test(answers, judge, epsilon) for judge in codes]
     reliable, outlier_notes = without_outliers(answers, tests, epsilon)
+    panel = judge_panel(reliable)
     notes += outlier_notes
+    if outlier_notes and panel is not None:
+        notes.append("the number of independent votes is estimated without these humans")
     return JudgeReport(
         answers, "all annotators of the log" if all_of_log else found_by, epsilon, tests,
         [comparison.judge_difference(answers, judge) for judge in codes],
-        judge_panel(reliable),
+        panel,
         [rate for judge in codes for rate in class_rates(answers, judge, by, level)],
         [judge_kappa(answers, answer, np.where(rows[:, None], counts, 0)) for answer, rows in compared],
         [human_kappa(answers, counts[rows]) for _, rows in compared],
@@ -296,7 +299,7 @@ def without_outliers(
     who = sentences.listed([f"{kappa:.2f} for {names[human]}" for human, kappa in low.items()])
     text = f"κ with the other humans is {who}, and at least {lowest:.2f} for all others; without "
     text += sentences.listed([str(names[human]) for human in low])
-    text += f", as in the number of independent votes, it is {human_kappa(rest, rest.human_counts).value:.2f}"
+    text += f", it is {human_kappa(rest, rest.human_counts).value:.2f}"
     verdicts = f"the verdicts on these change: {', '.join(changes)}" if changes else "no verdict changes"
     return rest, [f"{text} on average, and {verdicts}"]
 

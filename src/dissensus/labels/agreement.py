@@ -148,7 +148,7 @@ def student_quantile(squares: Any, quartics: Any, G: Any, size: float) -> Array:
     """
     # s² varies as with 2 G / (k − 1) degrees of freedom, where k = G Σ d⁴ / (Σ d²)² is the kurtosis
     kurtosis = G * quartics / np.maximum(squares**2, np.finfo(float).tiny)
-    degrees = np.clip(2 * G / np.maximum(kurtosis - 1, 1e-9), MIN_DEGREES, np.maximum(G - 1, MIN_DEGREES))
+    degrees = np.clip(2 * G / np.maximum(kurtosis - 1, 1e-9), np.minimum(MIN_DEGREES, G - 1), G - 1)
     return np.asarray(stdtrit(degrees, (1 + size) / 2))
 
 

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from dissensus.errors import DataError, bad_choice, bad_parameter, setting
 from dissensus.labels import as_annotations
 from dissensus.labels.agreement import (
+    MAX_GROUP_CELLS,
     AgreementSums,
     agreement_weights,
     item_groups,
@@ -162,11 +163,11 @@ class GroupedLabels:
         N = max(len(annotators), 1)
         cells = self.group[labels.item], annotator * np.int64(P) + labels.label
         by_group = csr_array((np.ones(labels.n_labels), cells), shape=(self.omega.shape[1], N * P))
-        parts = []
-        for weights in self.omega:  # one by one, since annotators × classes can be many
-            p = row_shares((weights @ by_group).reshape(N, P))
-            parts.append((p.sum(axis=0), mean_weight(p, self.weights).sum(), p.any(axis=1).sum()))
-        total, same, n_annotators = map(np.array, zip(*parts, strict=True))
+        step, parts = max(1, MAX_GROUP_CELLS // (N * P)), []
+        for start in range(0, len(self.omega), step):
+            p = row_shares(np.asarray(self.omega[start : start + step] @ by_group).reshape(-1, N, P))
+            parts.append((p.sum(axis=1), mean_weight(p, self.weights).sum(axis=1), p.any(axis=2).sum(axis=1)))
+        total, same, n_annotators = map(np.concatenate, zip(*parts, strict=True))
         return total, same, n_annotators
 
     @cached_property
@@ -180,7 +181,8 @@ class GroupedLabels:
     def all_coefficients(self) -> list[str]:
         """Return the names of the usual coefficients of such labels."""
         redundant = {"ac1" if self.weights is not None else "ac2"}
-        redundant |= {"conger", "fleiss"} if n_labellers(self.labels) == 2 else set()
+        two_named = n_labellers(self.labels) == 2 and not self.labels.anonymous
+        redundant |= {"conger", "fleiss"} if two_named else set()
         redundant |= set(INTRACLASS) if self.labels.class_values is None else set()
         return [name for name in COEFFICIENTS if name not in redundant and not self.problem(name)]
 
@@ -190,7 +192,11 @@ class GroupedLabels:
         if name in INTRACLASS:
             if labels.label_type not in ("numeric", "ordinal"):
                 return f"{name} is of numbers; read the labels with {setting('label_type', 'numeric')}"
-            if name.startswith("icc1") or is_complete(labels):
+            if name.startswith("icc1"):
+                return ""
+            if labels.anonymous:
+                return f"the labels do not name annotators, which {name} needs; use icc1"
+            if is_complete(labels):
                 return ""
             return f"{name} needs one label by every annotator for every item; use icc1, or drop the others"
         if name != "alpha" and labels.label_type == "numeric":

@@ -1,5 +1,5 @@
 // A small part of Markdown, shown as elements: headings, bold, italics, code, lists, quotes, tables and web
-// links. All other markup, HTML included, stays text. Every pattern has a bounded length, so that no text takes long.
+// links. All other markup, HTML included, stays text. No pattern takes more than linear time.
 
 const MAX_FORMATTED = 50000; // characters; a longer text is shown as it is
 const MAX_DEPTH = 5; // of lists and quotes
@@ -79,9 +79,12 @@ const cells = (line) => line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "")
 const isTable = (lines, at) => lines[at].includes("|") && at + 1 < lines.length && RULE.test(lines[at + 1].trim())
   && cells(lines[at]).length === cells(lines[at + 1]).length;
 
+// A table; cells beyond its last column are shown in that column.
 function table(lines) {
   const [head, , ...rows] = lines.map(cells);
-  const row = (line, kind) => h("tr", {}, ...line.slice(0, head.length).map((cell) => h(kind, {}, ...inline(cell))));
+  const last = head.length - 1;
+  const fit = (line) => line.length > head.length ? [...line.slice(0, last), line.slice(last).join(" | ")] : line;
+  const row = (line, kind) => h("tr", {}, ...fit(line).map((cell) => h(kind, {}, ...inline(cell))));
   const body = h("tbody", {}, ...rows.map((line) => row(line, "td")));
   return h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, row(head, "th")), body));
 }
@@ -108,7 +111,7 @@ function blocks(lines, depth = 0) {
       part = run(lines, at, (other) => MARKER.test(other) || (other.trim() && indent(other) > indent(line)));
       nodes.push(list(part, depth));
     } else if (isTable(lines, at)) {
-      part = run(lines, at, (other) => other.trim());
+      part = run(lines, at, (other, n) => n === at + 1 || plain(other, n));
       nodes.push(table(part));
     } else if (line.trim()) {
       part = run(lines, at, plain);
