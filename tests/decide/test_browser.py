@@ -204,8 +204,12 @@ def test_two_tabs(browser: Any, start: Start, tmp_path: Path) -> None:
     third.press("m")
     third.page.keyboard.type("a thought")
     first.press("1", until="Saved")
-    second.press(until="This item was decided in another tab: ‘maybe’")
-    assert second.item == first.item != item
+    second.page.wait_for_selector("#alert button")
+    assert second.text("#alert p").startswith("This item was decided in another tab: ‘maybe’.")
+    assert second.item == item != first.item
+    second.page.get_by_text("Next item", exact=True).click()
+    second.page.wait_for_selector(READY)
+    assert second.item == first.item
     third.page.wait_for_selector("#alert button")
     assert third.item == item
     assert third.page.locator("#note").input_value() == "a thought"
@@ -267,7 +271,7 @@ def test_the_end_and_skipped_items(browser: Any, start: Start, tmp_path: Path) -
     for _ in range(7):
         visitor.press("n")
         seen.append(visitor.item)
-    assert set(seen[:4]) == {"c0", "c1", "c2", "c3"}
+    assert set(seen) == {"c0", "c1", "c2", "c3"}
     assert all(one != other for one, other in itertools.pairwise(seen))
     visitor.press("1", "2", "u", "3", until="Saved")
     assert visitor.text("#item-title") == "Nothing is left to decide"
@@ -382,6 +386,7 @@ def test_who_said_what_with_intervals_and_blind(browser: Any, finished: OpenProc
             assert f"{person['name']} ({100 * person['skill']:.0f} %)" in row.replace("\n", "")
     top = max(item["answers"], key=lambda answer: answer["right"])
     likely = f"‘{top['label']}’ ({100 * top['right']:.0f} %)"
+    likely = likely if top["right"] >= 0.5 else "no class reaches 50 %"
     assert visitor.text("#likely") == f"Most likely right, with annotators weighted by skill: {likely}"
     assert visitor.text("#why") == item["why"]
     visitor.press("b")

@@ -40,8 +40,8 @@ def label_table(session: DecisionSession) -> str:
     """Return every item's label as CSV: the decision, or the class that is most likely right."""
     items = session.opened()
     labels, answers = _answers(items)
-    shares, n_labels = items.truth.label_distributions_, items.labels.counts.sum(axis=1)
-    classes = [str(name) for name in items.truth.classes_]
+    shares, n_labels = items.model.label_distributions_, items.labels.counts.sum(axis=1)
+    classes = [str(name) for name in items.model.classes_]
     columns: dict[str, Any] = label_columns(items.ids, answers, classes, shares, n_labels)
     columns["decided"] = [label is not None for label in labels]
     return _csv(columns)
@@ -50,7 +50,7 @@ def label_table(session: DecisionSession) -> str:
 def _answers(items: DecisionItems) -> tuple[list[str | None], list[str]]:
     """Return the decided class of each item, or None, and its label."""
     decided = {d.item: d.class_name for d in items.decisions.values()}
-    top = items.truth.classes_[items.truth.label_distributions_.argmax(axis=1)]
+    top = items.model.classes_[items.model.label_distributions_.argmax(axis=1)]
     labels = [decided.get(name) for name in items.ids]
     return labels, [str(p) if label is None else label for label, p in zip(labels, top, strict=True)]
 
@@ -59,7 +59,7 @@ def tool_tasks(session: DecisionSession, tool: str) -> str:
     """Return the items with their labels as tasks of a labelling tool."""
     items = session.opened()
     decided, answers = _answers(items)
-    certainty = items.truth.label_distributions_.max(axis=1)
+    certainty = items.model.label_distributions_.max(axis=1)
     rows = []
     for m, name in enumerate(items.ids):
         decision, label = items.decisions.get(name), parse_set(answers[m]) if items.takes_sets else answers[m]
@@ -85,7 +85,7 @@ def facts(items: DecisionItems) -> dict[str, str]:
         interval = f"95 % interval {described.alpha_low:.2f} to {described.alpha_high:.2f}, {described.level}"
         rows[ALPHA_ROW] = f"{described.alpha:.2f} ({interval})"
     rows |= {"Items adjudicated": f"{len(decisions) - n_unsure:,}", "Items left undecided": f"{n_unsure:,}"}
-    models = {"Model of the population": items.findings.model, "Model of the right class": items.truth}
+    models = {"Model of the population": items.findings.model, "Model of the right class": items.model}
     rows |= {name: display_name(model).split(" (")[0] for name, model in models.items()}
     return rows | {"Version of dissensus": __version__}
 
@@ -106,7 +106,7 @@ def methods(session: DecisionSession) -> str:
     n = len(decisions) - n_unsure
     if n:
         says.append(f"{count(n, 'item')} {'was' if n == 1 else 'were'} adjudicated.")
-        learned = ", trained on the decisions" * hasattr(items.truth, "confusion_")
+        learned = ", trained on the decisions" * hasattr(items.model, "confusion_")
         says.append(f"Labels of the other items are those of the model {truth}{learned}.")
     if n_unsure:
         says.append(f"{count(n_unsure, 'item')} {'was' if n_unsure == 1 else 'were'} left undecided.")

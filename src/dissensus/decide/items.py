@@ -6,6 +6,7 @@ certain to be right: a decision tells most where the answer is most likely to ch
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,14 +79,31 @@ class DecisionItems:
         to_decide = (self.labels.counts.sum(axis=1) > 0) & ~self.decided
         if self.labels.gold is not None:
             to_decide &= self.labels.gold < 0
-        certainty = self.truth.label_distributions_.max(axis=1)
+        certainty = self.model.label_distributions_.max(axis=1)
         order = np.lexsort((certainty, ~self.findings.adjudicate))
         return np.asarray(order[to_decide[order]])
 
+    @property
+    def model(self) -> Any:
+        """Model of the class of an item that is not decided: of pairs, that of the options."""
+        return self.findings.model if self.labels.label_type == "pairwise" else self.truth
+
     def next(self, skipped: list[str]) -> str | None:
-        """Return the next item, those skipped last; None if there is none."""
-        later, names = set(skipped), [self.ids[m] for m in self.order]
-        return next((name for name in names if name not in later), names[0] if names else None)
+        """Return the next item; None if there is none.
+
+        Items to adjudicate come before the others, also those skipped once. All others that were skipped come
+        last, the one that was skipped longest ago first. The item that was skipped just now is never the next
+        one if there is another.
+        """
+        times, last = Counter(skipped), {name: n for n, name in enumerate(skipped)}
+
+        def rank(m: int) -> tuple[int, int]:
+            name, beyond = self.ids[m], not self.findings.adjudicate[m]
+            if name in skipped[-1:]:
+                return 4, 0
+            return ((2, 3) if beyond else (0, 1, 3))[min(times[name], 2 - beyond)], last.get(name, -1)
+
+        return self.ids[min(self.order, key=rank)] if len(self.order) else None
 
     def code(self, item: object) -> int:
         """Return the code of an item."""
@@ -144,7 +162,8 @@ class DecisionItems:
     def _answers(self, m: int) -> list[dict[str, Any]]:
         """Return for each class its labels, its share with an interval, and the chance that it is right."""
         labels, model, intervals = self.labels, self.findings.model, self.findings.intervals
-        shares, right = model.label_distributions_[m], self.truth.label_distributions_[m]
+        shares = model.label_distributions_[m]
+        right = None if self.model is model else self.model.label_distributions_[m]
         members = np.eye(labels.n_classes, dtype=bool)
         low: list[Any] = [None] * len(self.class_names)
         high = low
@@ -165,7 +184,8 @@ class DecisionItems:
                 who[p].append(person)
         return [
             {"label": name, "n": len(who[p]), "who": [] if labels.anonymous else who[p]}
-            | {"share": float(shares[p]), "low": low[p], "high": high[p], "right": float(right[p])}
+            | {"share": float(shares[p]), "low": low[p], "high": high[p]}
+            | {"right": None if right is None else float(right[p])}
             for p, name in enumerate(self.class_names)
         ]
 

@@ -55,7 +55,7 @@ class DecisionSession:
         self.folder, self.read, self.seed = folder, read, seed
         self.stage, self.message, self.error, self.title = "waiting", "", "", ""
         self.share, self.version, self.is_fast = 0.0, 0, False
-        self.report, self.report_version = b"", 0
+        self.report, self.report_version, self._reported = b"", 0, dict[str, Decision]()
         self.labels: Any = None  # Annotations, once they are read
         self.items: DecisionItems | None = None
         self.images = Path()  # folder of the labels, in which images are looked for
@@ -190,14 +190,14 @@ class DecisionSession:
     def _write_report(self, **evidence: Any) -> None:
         from dissensus.report.page import write_report
 
-        self.message, model = "writing the report", self.opened().findings.model
+        self.message, model, decisions = "writing the report", self.opened().findings.model, self.decisions
         labels = self._labels_with_gold() if model.answers_are_classes else self.labels
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "report.html"
             write_report(labels, model, path, title=self.title, progress=False, **evidence)
             page = path.read_bytes()
         with self._lock:
-            self.report, self.report_version = page, self.report_version + 1
+            self.report, self.report_version, self._reported = page, self.report_version + 1, decisions
 
     def _keep_up(self) -> None:
         """Fit the model of the truth again whenever there are new decisions."""
@@ -292,6 +292,7 @@ class DecisionSession:
             names = ("stage", "message", "share", "error", "version", "title")
             state: dict[str, Any] = {name: getattr(self, name) for name in names}
             state |= {"report": self.report_version, "fast": self.is_fast}
+            state["report_is_old"] = self.report_version > 0 and self._reported != self.decisions
             if self.items is None:
                 return state
             labels = self.items.labels

@@ -306,15 +306,16 @@ class Gatherer:
         return str(self.question)
 
     def _text_of(self, fields: Mapping[str, Any], prefix: str) -> str | None:
-        """Return the text of an item: the named column, or one with a usual name, or the first string."""
+        """Return an item's text: the named column, a usual one, a conversation, or the longest string."""
         name = self.text_column and self.text_column.removeprefix(prefix)
         if name is not None and name not in fields:
             raise self._unknown("text column", name, list(fields))
         if name is None:
             usual = (name for name in TEXT_NAMES if fields.get(name))
-            strings = (key for key, value in fields.items() if isinstance(value, str) and value)
             talks = (key for key, value in fields.items() if is_conversation(value))
-            name = next(chain(usual, strings, talks), None)
+            strings = [key for key, value in fields.items() if isinstance(value, str) and value]
+            longest = sorted(strings, key=lambda key: -len(fields[key]))[:1]
+            name = next(chain(usual, talks, longest), None)
         if name is None:
             return None
         self.set_columns(text=name)

@@ -158,6 +158,7 @@ function showReport() {
   const frame = $("frame");
   frame.hidden = !state.report;
   $("no-report").hidden = Boolean(state.report);
+  $("old-report").hidden = !state.report_is_old;
   if (!state.report || frame.dataset.report === String(state.report)) return;
   let top = 0;
   try { top = frame.contentWindow.scrollY; } catch { /* nothing loaded */ }
@@ -232,7 +233,7 @@ const multi = () => state.kind === "multi";
 function showCounts() {
   const { decided, to_decide: all, unsure } = state;
   $("decided").max = Math.max(all, 1);
-  $("decided").value = Math.min(decided + unsure, all);
+  $("decided").value = item && !item.beyond ? item.position - 1 : all;
   $("decided-words").textContent = `${whole(decided)} decided${unsure ? `, ${whole(unsure)} unsure` : ""}`;
   $("undo").disabled = !state.can_undo;
 }
@@ -257,15 +258,7 @@ async function load(source) {
   setBusy(false);
 }
 
-// The next item; when only skipped ones are left, these in turn.
-async function nextItem() {
-  const found = await ask("next", { skip: skipped });
-  if (!skipped.includes(found.item)) return found;
-  skipped = skipped.slice(-1);
-  return ask("next", { skip: skipped });
-}
-
-const advance = () => load(nextItem);
+const advance = () => load(() => ask("next", { skip: skipped }));
 const itemOf = (id) => ask(`item?id=${encodeURIComponent(id)}`);
 
 function show(found) {
@@ -297,8 +290,8 @@ function show(found) {
 
 function place() {
   const id = h("bdi", { class: "id" }, item.item);
-  if (item.beyond) return ["Further item ", id, h("span", { class: "note" }, " (beyond the items to adjudicate, the most uncertain first)")];
-  return [`Item ${whole(item.position)} of ${whole(item.of)} `, id];
+  if (item.beyond) return ["Further item ", id, h("span", { class: "note" }, ` (the ${whole(item.of)} items to adjudicate are done or skipped; of the others, the most uncertain comes first)`)];
+  return [`Item ${whole(item.position)} of ${whole(item.of)} to adjudicate `, id];
 }
 
 // Texts, images and other columns of the item.
@@ -413,10 +406,9 @@ function who({ n, who: people }) {
 function likely() {
   const known = item.answers.filter((answer) => answer.right !== null);
   if (!known.length) return [];
-  const top = known.reduce((best, answer) => (answer.right > best.right ? answer : best));
-  const chosen = multi() ? known.filter((answer) => answer.right >= 0.5) : [top];
+  const chosen = known.filter((answer) => answer.right >= 0.5);
   const named = chosen.map((answer) => `‘${answer.label}’ (${percent(answer.right)})`).join(", ");
-  return [h("span", {}, "Most likely right, with annotators weighted by skill: "), h("strong", { dir: "auto" }, named || "none")];
+  return [h("span", {}, "Most likely right, with annotators weighted by skill: "), h("strong", { dir: "auto" }, named || (multi() ? "none" : "no class reaches 50 %"))];
 }
 
 function filterAnswers() {
@@ -480,7 +472,7 @@ async function save(decision) {
 
 function skip() {
   if (!item || busy) return;
-  skipped = [...skipped.filter((id) => id !== item.item), item.item];
+  skipped.push(item.item);
   say(`Skipped: ${item.item}`);
   advance();
 }
@@ -514,12 +506,8 @@ async function refresh() {
   $("item-title").replaceChildren(...place());
   showAnswers();
   if (!found.decision || (before.decision && before.decision.seq >= found.decision.seq)) return;
-  const meanwhile = `This item was decided in another tab: ${words(found.decision)}.`;
-  if (inProgress()) warn(`${meanwhile} A decision here would replace it.`, "Next item", advance);
-  else {
-    say(meanwhile);
-    advance();
-  }
+  // the item stays, so that no key that is pressed now decides another one
+  warn(`This item was decided in another tab: ${words(found.decision)}. A decision here would replace it.`, "Next item", advance);
 }
 
 // ---- keys -----------------------------------------------------------------------------------------------
