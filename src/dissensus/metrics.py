@@ -157,7 +157,7 @@ def ranked_probability_score_rows(gold: ArrayLike, predicted: ArrayLike) -> Arra
 def entropy_rows(distributions: ArrayLike) -> Array:
     """Entropy of each row, in nats."""
     p = check_distributions(distributions, "distributions")
-    return np.asarray(-xlogy(p, p).sum(axis=1))
+    return np.asarray(0.0 - xlogy(p, p).sum(axis=1))
 
 
 def entropy_correlation(gold: ArrayLike, predicted: ArrayLike) -> float:
