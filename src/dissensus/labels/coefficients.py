@@ -80,28 +80,22 @@ class Chance(NamedTuple):
         return (mean_weight(total, self.weights) - same) / np.maximum(N * (N - 1), 1)
 
 
-class Formula(NamedTuple):
-    """Formula of a coefficient; every one is (observed − chance) / (1 − chance)."""
-
-    chance: Callable[[Chance], Array]
-    of_two: bool = False  # whether it is defined for two annotators only
-    named: bool = False  # whether it needs named annotators
-
-
-FORMULAS = {
-    "percent": Formula(lambda c: np.zeros(len(c.shares))),
-    "brennan_prediger": Formula(Chance.uniform),
-    "cohen": Formula(Chance.between_annotators, of_two=True, named=True),
-    "scott": Formula(Chance.expected, of_two=True, named=True),
-    "conger": Formula(Chance.between_annotators, named=True),
-    "fleiss": Formula(Chance.expected),
-    "ac1": Formula(Chance.gwet),
-    "ac2": Formula(Chance.gwet),
-    "alpha": Formula(Chance.expected),
+# Chance of each coefficient (observed − chance) / (1 − chance)
+CHANCES: dict[str, Callable[[Chance], Array]] = {
+    "percent": lambda chance: np.zeros(len(chance.shares)),
+    "brennan_prediger": Chance.uniform,
+    "cohen": Chance.between_annotators,
+    "scott": Chance.expected,
+    "conger": Chance.between_annotators,
+    "fleiss": Chance.expected,
+    "ac1": Chance.gwet,
+    "ac2": Chance.gwet,
+    "alpha": Chance.expected,
 }
+OF_TWO, OF_NAMED = ("cohen", "scott"), ("cohen", "scott", "conger")  # of two annotators only, of named ones
 # ICC(1), ICC(2,1) and ICC(3,1) of single labels, and ICC(1,k), ICC(2,k) and ICC(3,k) of means of k labels
 INTRACLASS = ("icc1", "icc2", "icc3", "icc1k", "icc2k", "icc3k")
-COEFFICIENTS = (*FORMULAS, *INTRACLASS)
+COEFFICIENTS = (*CHANCES, *INTRACLASS)
 
 
 def mean_weight(shares: Array, weights: Array | None) -> Array:
@@ -127,7 +121,7 @@ class GroupedLabels:
     def estimate(self, name: str) -> Estimate:
         """Return a coefficient for each row of weights of the groups."""
         if name in INTRACLASS or self.labels.label_type == "numeric":
-            return self._numbers.estimate(name)
+            return self._of_numbers(name)
         sums = self.sums(by_label=True) if name == "alpha" else self.by_item
         ranks = name == "alpha" and self.kind == "ordinal"
         weights = None if name == "ac1" else rank_weights(sums.shares) if ranks else self.weights
@@ -140,7 +134,7 @@ class GroupedLabels:
             if name == "alpha":  # (1 − 1/n) observed + 1/n, n labels
                 observed += (1 - observed) / sums.items
         chance = Chance(shares, weights, lambda: self.marginals)
-        return _corrected(observed, FORMULAS[name].chance(chance))
+        return _corrected(observed, CHANCES[name](chance))
 
     def sums(self, by_label: bool) -> AgreementSums:
         """Return the sums of pairs in which labels, or else items, count alike."""
@@ -170,54 +164,10 @@ class GroupedLabels:
         total, same, n_annotators = map(np.concatenate, zip(*parts, strict=True))
         return total, same, n_annotators
 
-    @cached_property
-    def _numbers(self) -> NumberGroups:
-        return NumberGroups(self.labels, self.group, self.omega)
-
-    def weights_name(self, name: str) -> str:
-        """Return the kind of the weights of a coefficient."""
-        return "" if name in INTRACLASS else "identity" if name == "ac1" else self.kind
-
-    def all_coefficients(self) -> list[str]:
-        """Return the names of the usual coefficients of such labels."""
-        redundant = {"ac1" if self.weights is not None else "ac2"}
-        two_named = n_labellers(self.labels) == 2 and not self.labels.anonymous
-        redundant |= {"conger", "fleiss"} if two_named else set()
-        redundant |= set(INTRACLASS) if self.labels.class_values is None else set()
-        return [name for name in COEFFICIENTS if name not in redundant and not self.problem(name)]
-
-    def problem(self, name: str) -> str:
-        """Return the reason for which a coefficient is not defined for the labels; empty if it is."""
-        labels, n = self.labels, n_labellers(self.labels)
-        if name in INTRACLASS:
-            if labels.label_type not in ("numeric", "ordinal"):
-                return f"{name} is of numbers; read the labels with {setting('label_type', 'numeric')}"
-            if name.startswith("icc1"):
-                return ""
-            if labels.anonymous:
-                return f"the labels do not name annotators, which {name} needs; use icc1"
-            if is_complete(labels):
-                return ""
-            return f"{name} needs one label by every annotator for every item; use icc1, or drop the others"
-        if name != "alpha" and labels.label_type == "numeric":
-            return f"{name} is of classes; read the labels with {setting('label_type', 'ordinal')}"
-        if FORMULAS[name].named and labels.anonymous:
-            return f"the labels do not name annotators, which {name} needs; use fleiss"
-        if FORMULAS[name].of_two and n != 2:
-            return f"{name} is of two annotators, and there are {n:,}; use conger, also for pairs, or fleiss"
-        return ""
-
-
-@dataclass(frozen=True)
-class NumberGroups:
-    """Labels in groups of items, for α of numbers and intraclass correlations."""
-
-    labels: Annotations
-    group: NDArray[np.uint8]  # (items,)
-    omega: Array  # (B, groups) weights of the groups
+    # ---- numbers
 
     @cached_property
-    def sums(self) -> Array:
+    def number_sums(self) -> Array:
         """Sums (10, B) over items."""
         item, M = self.labels.item, self.labels.n_items
         x = self._centred
@@ -231,9 +181,9 @@ class NumberGroups:
         G = self.omega.shape[1]
         return np.stack([self.omega @ np.bincount(self.group, c, G) for c in (*all_items, *paired)])
 
-    def estimate(self, name: str) -> Estimate:
-        """Return a coefficient for each row of weights of the groups."""
-        M, E, squares, total, between, within, *paired = self.sums
+    def _of_numbers(self, name: str) -> Estimate:
+        """Return an intraclass correlation, or α of numbers, for each row of weights of the groups."""
+        M, E, squares, total, between, within, *paired = self.number_sums
         with np.errstate(divide="ignore", invalid="ignore"):
             if name == "alpha":
                 return self._alpha(*paired)
@@ -272,6 +222,37 @@ class NumberGroups:
     def _centred(self) -> Array:
         values = self.labels.values
         return np.asarray(values - values.sum() / max(len(values), 1))
+
+    # ---- coefficients that are defined
+
+    def all_coefficients(self) -> list[str]:
+        """Return the names of the usual coefficients of such labels."""
+        redundant = {"ac1" if self.weights is not None else "ac2"}
+        two_named = n_labellers(self.labels) == 2 and not self.labels.anonymous
+        redundant |= {"conger", "fleiss"} if two_named else set()
+        redundant |= set(INTRACLASS) if self.labels.class_values is None else set()
+        return [name for name in COEFFICIENTS if name not in redundant and not self.problem(name)]
+
+    def problem(self, name: str) -> str:
+        """Return the reason for which a coefficient is not defined for the labels; empty if it is."""
+        labels, n = self.labels, n_labellers(self.labels)
+        if name in INTRACLASS:
+            if labels.label_type not in ("numeric", "ordinal"):
+                return f"{name} is of numbers; read the labels with {setting('label_type', 'numeric')}"
+            if name.startswith("icc1"):
+                return ""
+            if labels.anonymous:
+                return f"the labels do not name annotators, which {name} needs; use icc1"
+            if is_complete(labels):
+                return ""
+            return f"{name} needs one label by every annotator for every item; use icc1, or drop the others"
+        if name != "alpha" and labels.label_type == "numeric":
+            return f"{name} is of classes; read the labels with {setting('label_type', 'ordinal')}"
+        if name in OF_NAMED and labels.anonymous:
+            return f"the labels do not name annotators, which {name} needs; use fleiss"
+        if name in OF_TWO and n != 2:
+            return f"{name} is of two annotators, and there are {n:,}; use conger, also for pairs, or fleiss"
+        return ""
 
 
 def _corrected(observed: Array, chance: Array) -> Estimate:
@@ -478,7 +459,7 @@ def measured(settings: Settings, *both: Annotations) -> list[Coefficient]:
         (value, observed, chance), *others = (part.estimate(name) for part in parts)
         ends = interval_of(value, settings, float(chance[0]))
         agreements = float(observed[0]), float(chance[0])
-        kind = parts[0].weights_name(name)
+        kind = "" if name in INTRACLASS else "identity" if name == "ac1" else parts[0].kind
         row = Coefficient(name, kind, float(value[0]), *ends, *agreements, int((n > 1).sum()), n_annotators)
         for reference, *_ in others:
             gap = value - reference
