@@ -126,7 +126,7 @@ def test_a_change_is_no_drift_if_the_agreement_of_humans_changed():
     worse = joined(before, labels(1, 500, 0.98, 0.7))
     (drift,) = ds.judge_report(worse, "gpt", since=earlier).drifts
     assert drift.verdict == "drifted"
-    del earlier["baseline"]["judges"]["gpt"]["human_mean"]
+    del earlier["baseline"]["agreement"]["gpt"]["human_mean"]
     for shown in (worse, harder):
         (drift,) = ds.judge_report(shown, "gpt", since=earlier).drifts
         assert drift.verdict == "drifted"
@@ -136,7 +136,7 @@ def test_a_change_is_no_drift_if_the_agreement_of_humans_changed():
     # of the new items, one alone has two humans: their agreement is not known
     items, names, answers = labels(1, 500, 0.98, 0.7)
     alone = (items != "item500") & np.isin(names, ["h1", "h2"])
-    earlier["baseline"]["judges"]["gpt"]["human_mean"] = 0.961
+    earlier["baseline"]["agreement"]["gpt"]["human_mean"] = 0.961
     few = joined(before, (items[~alone], names[~alone], answers[~alone]))
     (drift,) = ds.judge_report(few, "gpt", since=earlier).drifts
     assert drift.verdict == "drifted"
@@ -216,4 +216,4 @@ def test_one_human_per_item_is_compared_by_agreement_alone():
     rng = np.random.default_rng(0)
     truth = rng.integers(2, size=200)
     labels = table({"h0": seen(rng, truth, 2, 0.9), "gpt": seen(rng, truth, 2, 0.9)})
-    assert baseline(answers_of(labels))["judges"]["gpt"].keys() == {"n_items", "mean", "variance"}
+    assert baseline(answers_of(labels))["agreement"]["gpt"].keys() == {"n_items", "mean", "variance"}

@@ -85,7 +85,7 @@ def read_baseline(source: Any) -> Mapping[str, Any]:
         report = (
             source if isinstance(source, Mapping) else PLAIN_DECODER.decode(Path(source).read_text("utf-8"))
         )
-        return {name: report["baseline"][name] for name in ("items", "scale", "judges")}
+        return {name: report["baseline"][name] for name in ("items", "scale", "agreement")}
     except (ValueError, KeyError, TypeError):
         remedy = "give the .json file that dissensus judges -o wrote"
         raise DataError(f"{setting('since')} is not an earlier comparison of judges; {remedy}") from None
@@ -110,7 +110,7 @@ def baseline(answers: JudgeAnswers) -> dict[str, Any]:
             judges[name] = {"n_items": len(items), **moments}
             if enough_pairs(human):
                 judges[name]["human_mean"] = float(np.nanmean(human))
-    return {"items": sorted(scored), "scale": scale, "judges": judges}
+    return {"items": sorted(scored), "scale": scale, "agreement": judges}
 
 
 def drifts(answers: JudgeAnswers, earlier: Mapping[str, Any]) -> Iterator[Drift]:
@@ -118,7 +118,7 @@ def drifts(answers: JudgeAnswers, earlier: Mapping[str, Any]) -> Iterator[Drift]
     old_items = set(earlier["items"])
     is_new = np.array([str(item) not in old_items for item in answers.annotations.items], dtype=bool)
     for name, judge in zip(answers.names, answers.judges, strict=True):
-        if (before := earlier["judges"].get(name)) is None:
+        if (before := earlier["agreement"].get(name)) is None:
             yield Drift(name, None)
             continue
         items, agreement, human = scores(answers, int(judge), earlier["scale"])

@@ -203,7 +203,7 @@ function showAnnotators() {
   const table = new DataTable({ id: "annotators-table", caption: "Annotators", columns: annotatorColumns(),
     more: annotatorFile(), size: people.id.length, detail: annotatorDetail,
     presets: annotatorPresets(), filters: annotatorFilters(), text: (n) => people.id[n], pageSize: 10,
-    command: () => `dissensus annotators ${runName()} -o annotators.csv` });
+    command: data.run && (() => `dissensus annotators ${shell(data.run)} -o annotators.csv`) });
   section("annotators", "Annotators",
     people.verdict
       ? "Agreement is that with another annotator of the same item; ‘others’ is the agreement of two others on the same items. Open a row to see the evidence."

@@ -28,10 +28,6 @@ function itemText(i) {
   return items.text ? items.text[i] : items.id[i];
 }
 
-function runName() {
-  return data.run ? shell(data.run) : "RUN";
-}
-
 // Navigation that follows the reading position.
 function navigation() {
   const links = sections.map(({ id, title }) => h("a", { href: `#${id}` }, title));

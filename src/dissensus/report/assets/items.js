@@ -168,8 +168,8 @@ function itemFilters() {
 const itemTable = new DataTable({
   id: "items-table", caption: "Items", columns: itemColumns(), more: fileColumns(), size: M, detail: itemDetail,
   presets: itemPresets(), filters: itemFilters(), text: (i) => (items.text ? `${items.id[i]} ${items.text[i]}` : items.id[i]),
-  command: (preset) => (preset.key === "adjudicate" || preset.key === "more" || preset.key === "contested"
-    ? `dissensus plan ${runName()} -o to-label.csv` : `dissensus report ${runName()}`),
+  command: data.run && ((preset) => (preset.key === "adjudicate" || preset.key === "more" || preset.key === "contested"
+    ? `dissensus plan ${shell(data.run)} -o to-label.csv` : `dissensus report ${shell(data.run)}`)),
 });
 
 function quote(i) {
