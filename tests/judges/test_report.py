@@ -246,6 +246,7 @@ def test_a_human_on_whom_verdicts_hang_is_named(data_dir, tmp_path):
     note = "κ with the other humans is -0.07 for human02, and at least 0.68 for all others; without human02, "
     note += "it is 0.85 on average, and the verdicts on these change: gemini_flash no, mistral-v03 no"
     assert f"note: {note}" in result.stderr
+    assert "note: the number of independent votes is estimated without these humans" in result.stderr
     assert note in (tmp_path / "judges.html").read_text(encoding="utf-8")
     # these are the verdicts on a file without that human
     rows = (folder / "annotations.csv").read_text(encoding="utf-8").splitlines()

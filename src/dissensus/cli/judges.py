@@ -108,9 +108,10 @@ def parse_rule(text: str, since: Path | None) -> tuple[str, str, float]:
         raise ParameterError(f"--require {text}: write replaces, stable, or {figures}")
     if rule[1] == "stable" and since is None:
         raise ParameterError("--require stable: add --since, the earlier output to compare with")
-    if float(rule[4] or 0) > 1 - (rule[3] == ">") * 1e-9:
-        raise ParameterError(f"--require {text}: no judge can meet it; {rule[2]} is at most 1")
-    return rule[1] or rule[2], rule[3] or "", float(rule[4] or 0)
+    name, sign, bound = rule[1] or rule[2], rule[3] or "", float(rule[4] or 0)
+    if bound > 1 or (bound == 1 and sign == ">"):
+        raise ParameterError(f"--require {text}: no judge can meet it; {name} is at most 1")
+    return name, sign, bound
 
 
 def unmet_lines(report: JudgeReport, name: str, sign: str, bound: float) -> Iterator[str]:

@@ -96,14 +96,15 @@ class DecisionItems:
         one if there is another.
         """
         times, last = Counter(skipped), {name: n for n, name in enumerate(skipped)}
-
-        def rank(m: int) -> tuple[int, int]:
-            name, beyond = self.ids[m], not self.findings.adjudicate[m]
-            if name in skipped[-1:]:
-                return 4, 0
-            return ((2, 3) if beyond else (0, 1, 3))[min(times[name], 2 - beyond)], last.get(name, -1)
-
-        return self.ids[min(self.order, key=rank)] if len(self.order) else None
+        to_adjudicate, others = (
+            [self.ids[m] for m in self.order if self.findings.adjudicate[m] == side] for side in (True, False)
+        )
+        by_skip = sorted(to_adjudicate + others, key=lambda name: last.get(name, -1))
+        names = [name for name in to_adjudicate if not times[name]]
+        names += [name for name in by_skip if times[name] == 1 and name in to_adjudicate]
+        names += [name for name in others if not times[name]]
+        names += by_skip
+        return next((name for name in names if name not in skipped[-1:]), names[0] if names else None)
 
     def code(self, item: object) -> int:
         """Return the code of an item."""

@@ -88,8 +88,10 @@ class Log:
                 rubric = as_id(_at(entry, self.rubric)) if _at(entry, self.name.split()[0]) is None else None
                 n_uses[name, rubric, model] += 1
                 key = rubric, n_uses[name, rubric, model]
-                keys[name] += [] if key in keys[name] else [key]
-                name += f" {number}" if (number := keys[name].index(key) + 1) > 1 else ""
+                if key not in keys[name]:
+                    keys[name].append(key)
+                number = keys[name].index(key) + 1
+                name += f" {number}" if number > 1 else ""
             judge = f"{name} ({model})" if model else name
             if self.kind and _at(entry, self.kind) in _HUMAN_KINDS:
                 judge = as_id(person) or "human"

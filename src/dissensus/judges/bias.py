@@ -29,6 +29,7 @@ judge, λ is not the same on all items, and z may stand for the difference.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -43,6 +44,7 @@ from dissensus.labels.features import texts_of
 from dissensus.labels.kinds import WINNERS
 from dissensus.numerics import Array, row_shares
 
+WORD = re.compile(r"[^\W\d_]{2}")  # two letters
 MIN_BIAS_ITEMS = 30
 MIN_CELL_ITEMS = 10  # items with a deviation in a class, or without the most frequent z
 MIN_SIGNAL = 3.2  # standard errors by which humans differ between items: λ must be known
@@ -98,6 +100,8 @@ def judge_biases(answers: JudgeAnswers, judge: int) -> Iterator[Bias]:
     columns = np.stack([y[answer], row_shares(counts) @ y, pairs])
     names, family = set(getattr(annotations.item_table, "column_names", ())), model_family(name)
     texts = texts_of(annotations, "output")
+    if not any(map(WORD.search, texts or [])):  # a column of that name may have numbers
+        texts = texts_of(annotations)
     if pairwise:
         yield slope(name, "position", of, columns[:, both], np.ones((both.sum(), 1)))
     elif texts is None:

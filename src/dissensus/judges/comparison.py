@@ -330,18 +330,16 @@ def conditional_shares(weights: Array, outcomes: Array) -> tuple[Array, Array]:
     mass, n_items = weights.sum(axis=0)[:, None], (weights > 0).sum(axis=0)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         p = (weights.T @ outcomes) / mass
-
-        def deviations(power: int) -> Array:
-            """Return Σ_m d^power of the linearised ratio, d = w_mp (o_ma − p)."""
-            w, right, wrong = weights**power, (1 - p) ** power, p**power
-            return np.asarray((w.T @ outcomes) * (right - wrong) + wrong * w.sum(axis=0)[:, None])
-
-        squares = deviations(2)
+        # Σ_m d² and Σ_m d⁴ of the linearised ratio, d = w_mp (o_ma − p)
+        squares, quartics = (
+            ((weights**k).T @ outcomes) * ((1 - p) ** k - p**k) + p**k * (weights**k).sum(axis=0)[:, None]
+            for k in (2, 4)
+        )
         # effective number of items: p (1 − p) / variance or, without variance, (Σ w)² / Σ w²
         items = mass**2 / (weights**2).sum(axis=0)[:, None]
         n = np.where(squares > 1e-12, p * (1 - p) * mass**2 / squares, items)
         n = np.where(items < MIN_CONFUSION_ITEMS, np.nan, n)
-        z = np.where(squares > 1e-12, student_quantile(squares, deviations(4), n_items, 0.95), Z)
+        z = np.where(squares > 1e-12, student_quantile(squares, quartics, n_items, 0.95), Z)
         # (p + z²/2n ± z √(p (1 − p) / n + z²/4n²)) / (1 + z²/n)
         half = z * np.sqrt(np.maximum(p * (1 - p), 0.0) / n + z**2 / (4 * n**2))
         ends = (p + z**2 / (2 * n) + np.array([-half, half])) / (1 + z**2 / n)

@@ -6,7 +6,6 @@ follow every split and selection of items.
 
 from __future__ import annotations
 
-import re
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -193,14 +192,11 @@ def text_column(annotations: Annotations) -> str | None:
 
 
 def texts_of(annotations: Annotations, column: str | None = None) -> list[str] | None:
-    """Return the items' texts: a column of words, if there is one of this name, or the usual column."""
-    table = annotations.item_table
-    names = [] if table is None else table.column_names[1:]
-    for name in filter(None, (column if column in names else None, text_column(annotations))):
-        texts = ["" if text is None else str(text) for text in annotations.item_column(name)]
-        if name != column or any(re.search(r"[^\W\d_]{2}", text) for text in texts):
-            return texts
-    return None
+    """Return the items' texts in a column, by default the one with a usual name; None if there is none."""
+    table, column = annotations.item_table, column or text_column(annotations)
+    if table is None or column is None or column not in table.column_names[1:]:
+        return None
+    return ["" if text is None else str(text) for text in annotations.item_column(column)]
 
 
 def texts_of_column(X: Any) -> Any:

@@ -410,8 +410,13 @@ def _refuse_joined_cells(table: Table, names: Sequence[str]) -> None:
 def _refuse_second_header(table: Table, names: Sequence[str], columns: Sequence[Any]) -> None:
     """Raise an error if a row repeats the header, as where two files were joined."""
     cells = [vocab.to_arrow(column, "id").cast(pa.string()) for column in columns]
-    is_name = [pc.fill_null(pc.equal(column, name), False) for name, column in zip(names, cells, strict=True)]
-    rows = np.flatnonzero(np.logical_and.reduce([vocab.numpy_bools(column) for column in is_name]))
+    # with a Python value as an operand, pyarrow would import pandas
+    has_name = [
+        pc.and_kleene(pc.is_valid(column), pc.match_substring(column, name))
+        for name, column in zip(names, cells, strict=True)
+    ]
+    rows = np.flatnonzero(np.logical_and.reduce([vocab.numpy_bools(column) for column in has_name]))
+    rows = rows[[[column[row].as_py() for column in cells] == list(names) for row in rows.tolist()]]
     if len(rows):
         raise DataError(f"{table.locate(int(rows[0]))}: the row repeats the header; remove it")
 
